@@ -1,0 +1,84 @@
+# Targets that people call. `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO      ?= go
+PREFIX  ?= /usr/local
+ARGS    ?=
+FUZZTIME ?= 20s
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# Tests make network namespaces, which only root may. Everyone else compiles as
+# themselves, and only the test binaries run as root.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo -E env "PATH=$$PATH")
+EXEC    := $(if $(AS_ROOT),-exec '$(AS_ROOT)',)
+
+# The linter has a go.mod of its own, so that it never changes what is linked.
+LINTER := $(GO) tool -modfile=e2e/tools/lint/go.mod golangci-lint
+
+-include e2e/e2e.mk
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## static binaries of every command in bin/
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: install
+install: build ## copy bin/conndrain to /usr/local/bin (or PREFIX=)
+	install -D -m 0755 bin/conndrain $(DESTDIR)$(PREFIX)/bin/conndrain
+
+.PHONY: demo
+demo: build ## watch a pod's sessions end, in throw-away namespaces (no root needed)
+	@bin/conndrain demo $(ARGS)
+
+.PHONY: test
+test: vet ## all tests, on this machine's kernel (root or sudo)
+	$(GO) test -count=1 $(EXEC) ./...
+	@$(MAKE) --no-print-directory resize
+
+# This test resizes the machine's one conntrack table, so it runs last and alone.
+.PHONY: resize
+resize:
+	$(GO) test -count=1 -tags resize -p 1 -run Resize $(EXEC) ./conntrack/...
+
+.PHONY: race
+race: ## the tests with the race detector (needs a C compiler)
+	@command -v cc >/dev/null || { echo "The race detector needs a C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
+	CGO_ENABLED=1 $(GO) test -race -count=1 $(EXEC) ./...
+
+# Other systems have to compile, if only to say that they are not supported.
+.PHONY: vet
+vet:
+	$(GO) vet ./...
+	$(GO) vet -tags resize ./conntrack/...
+	GOOS=darwin GOARCH=arm64 $(GO) build ./...
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME (20s)
+	@grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | \
+	while IFS=: read -r file func; do \
+		dir=$$(dirname "$$file"); name=$${func#func }; \
+		echo "fuzz $$dir $$name $(FUZZTIME)"; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null; \
+	done
+
+.PHONY: lint
+lint: ## golangci-lint; its first build takes some minutes
+	nice -n 10 $(LINTER) run ./...
+
+.PHONY: bench
+bench: build ## conndrain beside `conntrack -L` on large tables (root; ARGS=--quick leaves out 1M)
+	@command -v conntrack >/dev/null || { echo "The bench compares with the conntrack command: apt-get install conntrack" >&2; exit 1; }
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench ./conntrack/bench
+	@$(AS_ROOT) bin/bench --conndrain bin/conndrain $(ARGS)
+
+.PHONY: clean
+clean: ## remove bin/
+	rm -rf bin
