@@ -1,0 +1,111 @@
+package lifecycle
+
+import "time"
+
+// DefaultSettleMax is how long after the withdrawal new sessions can restart
+// the quiet time.
+const DefaultSettleMax = 60 * time.Second
+
+// Policy is how long a release waits after nothing blocks any more. The zero
+// Policy releases at once.
+type Policy struct {
+	// Settle is the quiet time: no new session for this long since the
+	// withdrawal. It runs in parallel with draining.
+	Settle time.Duration
+	// SettleMax ends the quiet time this long after the withdrawal, whatever
+	// still begins. From then on only sessions hold, handshakes do not.
+	SettleMax time.Duration
+	// MinDelay is the least time from the withdrawal to the release.
+	MinDelay time.Duration
+}
+
+// Observation is all that a decision rests on, as seen at one moment.
+type Observation struct {
+	// WithdrawnAt is when new traffic stopped being sent.
+	WithdrawnAt time.Time
+	// Deadline is when the drain is released in any case.
+	Deadline time.Time
+	Policy   Policy
+	// Known is false while the figures below may be out of date. Nothing is then
+	// concluded from them.
+	Known bool
+	// Blocking counts the sessions that have to end first: open and lost ones.
+	Blocking int
+	// Opening counts handshakes that have only just begun.
+	Opening int
+	// LastNew is when the latest session began; zero if none did.
+	LastNew time.Time
+	// SocketsPending is true where the server's own sockets have a say and have
+	// not confirmed the figures yet.
+	SocketsPending bool
+	// Cancelled is true as soon as the one who waited gave up.
+	Cancelled bool
+}
+
+// Decision is what an Observation means at one moment.
+type Decision struct {
+	Phase Phase
+	// Reason is empty unless the phase is Released.
+	Reason Reason
+	// Next is when to decide again at the latest, if nothing is observed before
+	// that: always in the future and never after the deadline. It is zero when
+	// released.
+	Next time.Time
+}
+
+// Decide says where a drain stands at the moment now. It is a pure function and
+// safe for concurrent use.
+//
+// It fails closed until the deadline and open at it: something unknown blocks
+// like a session, and the deadline releases always, as Expired unless zero is
+// proven at that very moment.
+func Decide(o Observation, now time.Time) Decision {
+	past := !now.Before(o.Deadline)
+	free := o.freeAt()
+	switch {
+	case o.Cancelled:
+		return Decision{Phase: Released, Reason: Cancelled}
+	case !o.proven() && past:
+		return Decision{Phase: Released, Reason: Expired}
+	case !o.proven():
+		return Decision{Phase: Draining, Next: o.Deadline}
+	case past && o.Opening > 0 && now.Before(o.settledAt()):
+		return Decision{Phase: Released, Reason: Expired}
+	case past || !now.Before(free):
+		return Decision{Phase: Released, Reason: Drained}
+	}
+	return Decision{Phase: Settling, Next: earlier(free, o.Deadline)}
+}
+
+// proven reports that no session blocks.
+func (o Observation) proven() bool {
+	return o.Known && o.Blocking == 0 && !o.SocketsPending
+}
+
+// settledAt is the end of the time in which new sessions hold the release.
+func (o Observation) settledAt() time.Time {
+	return o.WithdrawnAt.Add(o.Policy.SettleMax)
+}
+
+// freeAt is when a drain without sessions is released if nothing changes.
+func (o Observation) freeAt() time.Time {
+	quiet := later(o.WithdrawnAt, o.LastNew).Add(o.Policy.Settle)
+	if o.Opening > 0 {
+		quiet = o.settledAt()
+	}
+	return later(earlier(quiet, o.settledAt()), o.WithdrawnAt.Add(o.Policy.MinDelay))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
