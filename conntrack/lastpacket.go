@@ -1,0 +1,71 @@
+package conntrack
+
+import "time"
+
+// clockSlack is how much two readings of the remaining life may differ though no
+// packet came between them: the kernel's tick, and the time that a question takes.
+const clockSlack = 100 * time.Millisecond
+
+// lastPacket derives when a flow last had a packet from how its remaining life,
+// which every packet sets anew, changes from look to look. The kernel tells whole
+// seconds only, so each look gives an interval in which the entry expires, and
+// many looks make it narrow. The remaining life alone says nothing: five rules of
+// the kernel cap it (see limits.stalled), and the setting may have changed since
+// the last packet. All errors are on the side of a later packet: by up to a second
+// where the full life is known, by up to two where it is not.
+type lastPacket struct {
+	// The entry expires between these, if no packet came since.
+	earliest, latest time.Time
+	// asked is when the latest look began.
+	asked time.Time
+	// life is what a packet gives the entry: the full life, or the least that it
+	// can be. It is in whole seconds.
+	life time.Duration
+	// at is the latest moment at which the last packet can have come.
+	at time.Time
+	// estimated is false as long as at is merely the first look.
+	estimated bool
+}
+
+// look takes note of the remaining life, in whole seconds, that the kernel told
+// between asked and answered. full is what a packet gives, where the kernel's
+// settings and the flow's state tell, else 0. It returns true if a packet has
+// surely come since the look before.
+func (p *lastPacket) look(remaining uint32, full time.Duration, asked, answered time.Time) bool {
+	r := time.Duration(remaining) * time.Second
+	earliest, latest := asked.Add(r), answered.Add(r+time.Second)
+	first := p.latest.IsZero()
+	more := !first && earliest.After(p.latest.Add(clockSlack))
+	less := !first && latest.Before(p.earliest.Add(-clockSlack))
+	switch {
+	case first:
+		p.life, p.estimated = full, full > 0
+	case more || less:
+		p.estimated = true
+		// The packet came after the look before: does the setting fit to that?
+		if full > 0 && full >= r && full <= r+time.Second+answered.Sub(p.asked) {
+			p.life = full
+		} else if less {
+			p.life = 0 // a rule of the kernel capped it
+		}
+	}
+	if first || more || less {
+		p.earliest, p.latest = earliest, latest
+	} else {
+		p.earliest, p.latest = later(p.earliest, earliest), earlier(p.latest, latest)
+	}
+	p.asked, p.life = asked, max(p.life, r)
+	// A packet within a second of the one before may not show: the entry can expire
+	// as late as this look says, so the packet can have come that late, too.
+	at := earlier(answered, latest.Add(-p.life))
+	if first || at.After(p.at) {
+		p.at = at
+	}
+	return first || more || less
+}
+
+// packet notes a packet that was seen in another way.
+func (p *lastPacket) packet(now time.Time) { p.at, p.estimated = now, true }
+
+// quiet is how long there has been no packet, at the least.
+func (p *lastPacket) quiet(now time.Time) time.Duration { return now.Sub(p.at) }

@@ -1,0 +1,194 @@
+package conntrack
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Socket is an established connection of the server's own network namespace, as
+// package sockdiag counts them.
+type Socket struct {
+	Local, Peer netip.AddrPort
+}
+
+// SocketReport is one look at the server's own sockets.
+type SocketReport struct {
+	// At is when the look began.
+	At time.Time
+	// Sockets are the TCP connections that count: open, to a port that something
+	// listens on, from elsewhere.
+	Sockets []Socket
+	// Truncated means that there were more: the report then never proves that a
+	// session is gone.
+	Truncated bool
+	// BlindPorts restricts which sockets count that conntrack knows nothing of, by
+	// their local port. Empty means every port. A socket that has an entry is
+	// never judged by its local port, because a mesh redirects.
+	BlindPorts []uint16
+}
+
+// blindAfter is how far apart two reports have to be that both show a socket
+// without an entry, before it is believed that conntrack does not see it.
+const blindAfter = time.Second
+
+// report is what a watch keeps of the reports that it was given.
+type report struct {
+	at time.Time
+	// blind are sockets without an entry, by when they were first reported so.
+	blind map[Socket]time.Time
+	// blindSeen is set for good once a socket proved to be blind.
+	blindSeen bool
+}
+
+// Report takes in a look at the server's own sockets. The sockets are joined with
+// the entries by the client's address and port. A session whose socket lives is
+// open even when its entry is over; a lost session without a socket is over; and a
+// socket that no entry belongs to in two reports at least a second apart is a
+// session that conntrack does not see.
+func (w *Watch) Report(r SocketReport) {
+	w.reader.mu.Lock()
+	defer w.reader.mu.Unlock()
+	now := time.Now()
+	if w.closed || !r.At.After(w.report.at) {
+		return
+	}
+	w.report.at = r.At
+	byPeer := make(map[netip.AddrPort][]*kept)
+	for _, h := range w.hosts {
+		for _, k := range h.sessions {
+			if k.proto == TCP && k.server(w.target.Ports) {
+				byPeer[k.remote] = append(byPeer[k.remote], k)
+			}
+		}
+	}
+	blind := make(map[Socket]time.Time)
+	seen := make(map[*kept]bool)
+	for _, s := range r.Sockets {
+		s.Local = netip.AddrPortFrom(s.Local.Addr().Unmap().WithZone(""), s.Local.Port())
+		s.Peer = netip.AddrPortFrom(s.Peer.Addr().Unmap().WithZone(""), s.Peer.Port())
+		if known := byPeer[s.Peer]; len(known) > 0 {
+			if k := w.belongs(s, known); k != nil {
+				seen[k] = true
+			}
+			continue
+		}
+		if len(r.BlindPorts) > 0 && !slices.Contains(r.BlindPorts, s.Local.Port()) {
+			continue
+		}
+		first, again := w.report.blind[s]
+		if !again || !w.synced() {
+			first = r.At // without the whole table nothing says that it has no entry
+		}
+		blind[s] = first
+		if r.At.Sub(first) >= blindAfter {
+			w.report.blindSeen = true
+		}
+	}
+	if r.Truncated {
+		for s, first := range w.report.blind {
+			if _, again := blind[s]; !again {
+				blind[s] = first
+			}
+		}
+	}
+	w.report.blind = blind
+	for _, known := range byPeer {
+		for _, k := range known {
+			w.joined(k, seen[k], r, now)
+		}
+	}
+	w.notify()
+}
+
+// belongs returns the session among those with the socket's peer that the socket
+// is of, or nil where it is of one that nobody asks for. One client port can be
+// connected to several ports of the pod at once.
+func (w *Watch) belongs(s Socket, known []*kept) *kept {
+	var served *kept
+	for _, k := range known {
+		if !w.relevant(k, true) {
+			if k.local == s.Local {
+				return nil
+			}
+			continue
+		}
+		if served == nil || k.local == s.Local {
+			served = k
+		}
+	}
+	return served
+}
+
+// joined notes whether a session has a socket.
+func (w *Watch) joined(k *kept, has bool, r SocketReport, now time.Time) {
+	switch {
+	case has:
+		k.socket = r.At
+		return
+	case r.Truncated:
+		return
+	}
+	k.socket = time.Time{}
+	h := w.hostOf(k)
+	if h == nil {
+		return
+	}
+	for _, f := range slices.Clone(k.flows) {
+		if f.gone.IsZero() && !f.ended() {
+			continue
+		}
+		// Its entry vanished, and when we looked afterwards no socket was left.
+		if f.gone.Before(r.At) && !f.mayRevive() {
+			h.drop(f)
+			h.ended = now
+		}
+	}
+}
+
+func (w *Watch) hostOf(k *kept) *host {
+	for _, h := range w.hosts {
+		if h.sessions[k.pairKey] == k {
+			return h
+		}
+	}
+	return nil
+}
+
+func (w *Watch) synced() bool {
+	for _, h := range w.hosts {
+		if !h.synced {
+			return false
+		}
+	}
+	return true
+}
+
+// countBlind is how many sockets are known to be invisible to conntrack.
+func (r *report) countBlind() int {
+	n := 0
+	for _, first := range r.blind {
+		if r.at.Sub(first) >= blindAfter {
+			n++
+		}
+	}
+	return n
+}
+
+// pending says whether a socket may still turn out to be blind.
+func (r *report) pending() bool { return len(r.blind) > r.countBlind() }
+
+func (r *report) blindSessions() []Session {
+	var sessions []Session
+	for s, first := range r.blind {
+		if r.at.Sub(first) < blindAfter {
+			continue
+		}
+		sessions = append(sessions, Session{
+			Protocol: TCP, State: Open, Source: FromSockets,
+			Client: s.Peer, Origin: s.Peer, Server: s.Local, Destination: s.Local,
+			FirstSeen: first, Quiet: -1,
+		})
+	}
+	return sessions
+}

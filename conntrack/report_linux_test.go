@@ -1,0 +1,139 @@
+package conntrack
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/conndrain/conndrain/conntrack/netlab"
+)
+
+func (c connection) socket() Socket {
+	return Socket{Local: tcpAddr(c.server.LocalAddr()), Peer: tcpAddr(c.server.RemoteAddr())}
+}
+
+func tcpAddr(a net.Addr) netip.AddrPort { return a.(*net.TCPAddr).AddrPort() }
+
+// Nothing is known before the server's sockets have been reported, where they are
+// to be.
+func TestReportIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t, netlab.LabOptions{})
+	w, err := newReader(lab.Node).Watch(t.Context(), Target{Addresses: []netip.Addr{lab.PodAddr}, SocketsReported: true})
+	must(t, err)
+	defer func() { check(t, w.Close()) }()
+	always(t, time.Second, "without a report nothing is known", func() bool { return !w.Counts().Known })
+	w.Report(SocketReport{At: time.Now()})
+	known(t, w)
+}
+
+// P14: a socket that conntrack does not know in two reports a second apart counts.
+func TestBlindSocketCounts(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t, netlab.LabOptions{})
+	must(t, lab.Node.NoTrack(lab.PodAddr))
+	server := serve(t, lab.Pod, "tcp", hostPort(lab.PodAddr, lab.PodPort))
+	c := connect(t, lab.Client, server, hostPort(lab.PodAddr, lab.PodPort))
+	w := watch(t, newReader(lab.Node), Target{Addresses: []netip.Addr{lab.PodAddr}})
+	report := func(sockets ...Socket) { w.Report(SocketReport{At: time.Now(), Sockets: sockets}) }
+	report(c.socket())
+	if got := w.Counts(); got.Open != 0 || !got.ReportsPending || got.Source != FromConntrack {
+		t.Errorf("after one report: %+v, want pending", got)
+	}
+	eventually(t, "two reports make it blind", func() bool {
+		report(c.socket())
+		return w.Counts().Open == 1
+	})
+	if got := w.Counts(); got.Source != FromSockets || got.ReportsPending {
+		t.Errorf("%+v, want source sockets", got)
+	}
+	if s := w.Sessions(); len(s) != 1 || s[0].Source != FromSockets || s[0].Client != c.socket().Peer {
+		t.Errorf("sessions = %+v", s)
+	}
+	w.Report(SocketReport{At: time.Now(), Truncated: true})
+	if got := w.Counts(); got.Open != 1 {
+		t.Errorf("a truncated report ended it: %+v", got)
+	}
+	report()
+	counts(t, w, 0, 0, 0)
+}
+
+// Only the named ports of sockets count that conntrack does not know.
+func TestBlindPorts(t *testing.T) {
+	t.Parallel()
+	n := newNamespace(t)
+	must(t, n.Track())
+	w, err := newReader(n).Watch(t.Context(), Target{Addresses: []netip.Addr{pod4}, SocketsReported: true})
+	must(t, err)
+	defer func() { check(t, w.Close()) }()
+	ssh := Socket{Local: netip.AddrPortFrom(pod4, 22), Peer: netip.AddrPortFrom(client4, 4000)}
+	app := Socket{Local: netip.AddrPortFrom(pod4, 8080), Peer: netip.AddrPortFrom(client4, 4001)}
+	eventually(t, "the socket of the port is found blind", func() bool {
+		w.Report(SocketReport{At: time.Now(), Sockets: []Socket{ssh, app}, BlindPorts: []uint16{8080}})
+		return w.Counts().Source == FromSockets
+	})
+	counts(t, w, 1, 0, 0)
+}
+
+// P30: a lost session that no socket has is over; one that has a socket is lost.
+func TestP30SocketsDecideOnLostSessions(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t, netlab.LabOptions{})
+	server := serve(t, lab.Pod, "tcp", hostPort(lab.PodAddr, lab.PodPort))
+	a := connect(t, lab.Client, server, hostPort(lab.ServiceAddr, lab.ServicePort))
+	b := connect(t, lab.Client, server, hostPort(lab.ServiceAddr, lab.ServicePort))
+	w := watch(t, newReader(lab.Node), Target{Addresses: []netip.Addr{lab.PodAddr}})
+	counts(t, w, 2, 0, 0)
+	before := time.Now()
+	must(t, netlab.Flush(lab.Node))
+	counts(t, w, 0, 0, 2)
+	w.Report(SocketReport{At: before})
+	if c := w.Counts(); c.Lost != 2 {
+		t.Errorf("%+v: a look from before the loss proves nothing", c)
+	}
+	w.Report(SocketReport{At: time.Now(), Truncated: true, Sockets: []Socket{a.socket()}})
+	if c := w.Counts(); c.Lost != 2 {
+		t.Errorf("%+v: a truncated look proves nothing", c)
+	}
+	w.Report(SocketReport{At: time.Now(), Sockets: []Socket{a.socket()}})
+	counts(t, w, 0, 0, 1)
+	w.Report(SocketReport{At: time.Now()})
+	counts(t, w, 0, 0, 0)
+	_ = b
+}
+
+// P32: the client's socket is the proxy's, on another local port; what joins it to
+// its entry is the client's end. A socket of a port that is not served does not
+// count.
+func TestReportJoinsByPeer(t *testing.T) {
+	t.Parallel()
+	n := newNamespace(t)
+	app := inboundFlow(pod4, client4, 5000, 0)
+	scrape := inboundFlow(pod4, client4, 6000, 0)
+	scrape.Orig.Dst = netip.AddrPortFrom(pod4, 9090)
+	fill(t, n, func(yield func(netlab.Flow) bool) { _ = yield(app) && yield(scrape) })
+	w := watch(t, newReader(n), Target{Addresses: []netip.Addr{pod4}, Ports: []uint16{8080}})
+	counts(t, w, 1, 0, 0)
+	proxied := Socket{Local: netip.AddrPortFrom(pod4, 15006), Peer: app.Orig.Src}
+	scraped := Socket{Local: netip.AddrPortFrom(pod4, 15006), Peer: scrape.Orig.Src}
+	for range 2 {
+		w.Report(SocketReport{At: time.Now(), Sockets: []Socket{proxied, scraped}})
+	}
+	if c := w.Counts(); c.Open != 1 || c.ReportsPending || c.Source != FromConntrack {
+		t.Errorf("%+v, want the one session, and no socket unknown", c)
+	}
+	// Its entry is over, its socket is not.
+	must(t, netlab.Delete(n, app))
+	counts(t, w, 0, 0, 1)
+	over := app
+	over.TCPState = netlab.TCPTimeWait
+	fill(t, n, func(yield func(netlab.Flow) bool) { yield(over) })
+	w.Report(SocketReport{At: time.Now(), Sockets: []Socket{proxied, scraped}})
+	eventually(t, "the socket keeps it", func() bool {
+		c := w.Counts()
+		return c.Known && c.Blocking() == 1
+	})
+	w.Report(SocketReport{At: time.Now(), Sockets: []Socket{scraped}})
+	counts(t, w, 0, 0, 0)
+}

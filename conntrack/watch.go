@@ -1,0 +1,196 @@
+package conntrack
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Watch follows the live sessions of one target. It is safe for concurrent use.
+// Close ends it; a Watch that is not closed keeps its Reader's goroutines and
+// sockets.
+type Watch struct {
+	reader  *Reader
+	target  Target
+	hosts   []*host
+	changes chan struct{}
+
+	// All below is guarded by the reader's mutex.
+	closed bool
+	// baseline is when the first snapshot was in step: later sessions are new.
+	baseline time.Time
+	peak     int
+	created  int
+	lastNew  time.Time
+	report   report
+}
+
+// Changes returns a channel that receives when something that Counts and
+// Sessions tell may have changed. Several changes are one receive. It is never
+// closed.
+func (w *Watch) Changes() <-chan struct{} { return w.changes }
+
+func (w *Watch) notify() {
+	select {
+	case w.changes <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the watch and, with the last one, all that its Reader runs; it
+// waits for that. A second call does nothing.
+func (w *Watch) Close() error { return w.reader.remove(w) }
+
+// Err returns why the sessions are unknown at the moment, or nil: the kernel
+// could not be asked. The Reader goes on trying.
+func (w *Watch) Err() error {
+	w.reader.mu.Lock()
+	defer w.reader.mu.Unlock()
+	return cmp.Or(w.reader.fault, w.reader.walkFault)
+}
+
+// Counts judges the sessions now. It does not block.
+func (w *Watch) Counts() Counts {
+	w.reader.mu.Lock()
+	defer w.reader.mu.Unlock()
+	now := time.Now()
+	c := Counts{Known: !w.closed && w.reader.fault == nil}
+	w.each(now, func(k *kept, state State, _ bool) {
+		c.add(k, state, now)
+	})
+	c.Open += w.report.countBlind()
+	c.Active += w.report.countBlind()
+	for _, h := range w.hosts {
+		if !h.inStep(w.reader.limits, c.Blocking()) {
+			c.Known = false
+		}
+	}
+	c.ReportsPending = w.report.pending()
+	if w.target.SocketsReported && w.report.at.IsZero() {
+		c.Known = false
+	}
+	if w.report.blindSeen {
+		c.Source = FromSockets
+	}
+	w.peak = max(w.peak, c.Blocking())
+	c.Peak, c.New, c.LastNew = w.peak, w.created, w.lastNew
+	return c
+}
+
+func (c *Counts) add(k *kept, state State, now time.Time) {
+	switch state {
+	case Open:
+		c.Open++
+	case Lost:
+		c.Lost++
+	case Idle:
+		c.Idle++
+		return
+	case Opening:
+		c.Opening++
+		return
+	default:
+		return
+	}
+	if q := k.quiet(now); q < activeFor {
+		c.Active++
+	}
+}
+
+// activeFor is how young a session's last packet is where it is called active.
+const activeFor = 5 * time.Second
+
+// Sessions returns all sessions that are not over, those of unknown age first,
+// then by when they were first seen, then by client. It does not block.
+func (w *Watch) Sessions() []Session {
+	w.reader.mu.Lock()
+	defer w.reader.mu.Unlock()
+	now := time.Now()
+	var sessions []Session
+	w.each(now, func(k *kept, state State, server bool) {
+		sessions = append(sessions, k.session(now, state, server))
+	})
+	sessions = append(sessions, w.report.blindSessions()...)
+	sortSessions(sessions)
+	return sessions
+}
+
+func sortSessions(sessions []Session) {
+	slices.SortFunc(sessions, func(a, b Session) int {
+		if a.KnownAge != b.KnownAge {
+			if b.KnownAge {
+				return -1
+			}
+			return 1
+		}
+		if a.KnownAge {
+			if c := a.FirstSeen.Compare(b.FirstSeen); c != 0 {
+				return c
+			}
+		}
+		return cmp.Or(a.Client.Compare(b.Client), a.Server.Compare(b.Server),
+			cmp.Compare(a.Protocol, b.Protocol))
+	})
+}
+
+// each calls f for every session of the target that is not over.
+func (w *Watch) each(now time.Time, f func(k *kept, state State, server bool)) {
+	r := rules{limits: w.reader.limits, idleAfter: w.target.IdleAfter, lostAfter: w.target.LostAfter}
+	for _, h := range w.hosts {
+		for _, k := range h.sessions {
+			server := k.server(w.target.Ports)
+			if !w.relevant(k, server) {
+				continue
+			}
+			if state := k.judge(now, r, server); state != 0 && state != Over {
+				f(k, state, server)
+			}
+		}
+	}
+}
+
+// relevant says whether the target asks for the session.
+func (w *Watch) relevant(k *kept, server bool) bool {
+	t := &w.target
+	if !slices.Contains(t.Protocols, k.proto) {
+		return false
+	}
+	if server {
+		return t.Direction.inbound() && w.serves(k.local.Port())
+	}
+	if !t.Direction.outbound() {
+		return false
+	}
+	f := k.flows[0]
+	if !w.serves(f.reply.src.Port()) && !w.serves(f.orig.dst.Port()) {
+		return false
+	}
+	// Between two of the target's own addresses it counts once, at its server.
+	return !t.Direction.inbound() || !w.has(f.reply.src.Addr())
+}
+
+func (w *Watch) serves(port uint16) bool {
+	return len(w.target.Ports) == 0 || slices.Contains(w.target.Ports, port)
+}
+
+func (w *Watch) has(a netip.Addr) bool { return slices.Contains(w.target.Addresses, a) }
+
+// opened counts a session that has just become open.
+func (w *Watch) opened(k *kept, young bool, now time.Time) {
+	if (w.baseline.IsZero() && !young) || !w.relevant(k, k.server(w.target.Ports)) {
+		return
+	}
+	w.created++
+	w.lastNew = now
+}
+
+// inStep says whether a zero of this host can be believed.
+func (h *host) inStep(l limits, blocking int) bool {
+	if !h.synced {
+		return false
+	}
+	// Without events nothing tells of new sessions but a walk that began after
+	// the last known one had ended.
+	return l.events != 0 || blocking > 0 || !h.walked.Before(h.ended)
+}
