@@ -82,7 +82,9 @@ func (e *engine) join() error {
 	return nil
 }
 
-// refilter lets the events of all present hosts through, and of no others.
+// refilter lets the events of all present hosts through, and of no others. A
+// socket that does not take the filter is closed: the listener then opens another
+// one, with the filter of that time.
 func (e *engine) refilter() error {
 	filter, err := eventFilter(e.r.addresses())
 	if err != nil {
@@ -90,7 +92,10 @@ func (e *engine) refilter() error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.listener.setFilter(filter)
+	if err := e.listener.setFilter(filter); err != nil {
+		_ = e.listener.close()
+	}
+	return nil
 }
 
 // rejoinEvery is the pause between attempts to open the event socket again.

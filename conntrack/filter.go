@@ -17,6 +17,9 @@ const (
 	attributesAt = nlmsgHeaderLen + nfgenmsgLen
 )
 
+// acceptAll lets every message pass (BPF_RET | BPF_K).
+var acceptAll = []bpf.RawInstruction{{Op: 0x06, K: bpfAccept}}
+
 // eventFilter returns a classic BPF program for the event socket that lets a
 // message pass if the source of its original or of its reply tuple is one of the
 // addresses. What it cannot read passes too, and so does everything where the
@@ -30,7 +33,7 @@ func eventFilter(addrs []netip.Addr) ([]bpf.RawInstruction, error) {
 	}
 	prog = append(prog, bpf.RetConstant{Val: 0})
 	if len(prog) > maxFilterLen {
-		prog = []bpf.Instruction{bpf.RetConstant{Val: bpfAccept}}
+		return acceptAll, nil
 	}
 	raw, err := bpf.Assemble(prog)
 	if err != nil {

@@ -90,6 +90,15 @@ func (f *flow) update(e *entry, l limits, asked, answered time.Time) bool {
 	return changed
 }
 
+// quiet is how long the flow has had no packet, at the least.
+func (f *flow) quiet(now time.Time) time.Duration {
+	quiet := f.last.quiet()
+	if !f.gone.IsZero() {
+		quiet += now.Sub(f.gone) // a packet would have made an entry anew
+	}
+	return quiet
+}
+
 // vanish takes note that the kernel has no such entry any more.
 func (f *flow) vanish(now time.Time) {
 	f.touched++
@@ -161,6 +170,15 @@ func (f *flow) mayRevive() bool {
 		return f.gone.IsZero()
 	}
 	return f.gone.IsZero() && !f.young
+}
+
+// continuedBy says that an entry of another id is the same connection going on
+// after its entry had vanished: it was picked up in the middle.
+func (f *flow) continuedBy(e *entry) bool {
+	if f.proto != TCP || f.ended() || f.reply != e.reply || !e.hasState {
+		return false
+	}
+	return e.state != tcpSynSent && e.state != tcpSynSent2 && e.state != tcpSynRecv
 }
 
 // rules are what one target asks of the judgement.
@@ -236,7 +254,7 @@ func (f *flow) liveTCP(now time.Time, r rules, reversed bool) State {
 // delivered. A download whose reader pauses has packets rarely, but somebody
 // would miss it.
 func (f *flow) idleTCP(now time.Time, r rules) bool {
-	if r.idleAfter <= 0 || !f.hasTimeout || f.last.quiet(now) < r.idleAfter {
+	if r.idleAfter <= 0 || !f.hasTimeout || f.quiet(now) < r.idleAfter {
 		return false
 	}
 	if r.tcpEstablished > r.stalled() {
@@ -249,7 +267,7 @@ func (f *flow) idleTCP(now time.Time, r rules) bool {
 }
 
 func (f *flow) judgeUDP(now time.Time, r rules) State {
-	switch quiet := f.last.quiet(now); {
+	switch quiet := f.quiet(now); {
 	case quiet >= datagramFor:
 		return Over
 	case r.idleAfter > 0 && quiet >= r.idleAfter:
@@ -274,7 +292,7 @@ func (f *flow) judgeSCTP(now time.Time, r rules) State {
 	case sctpClosed, sctpShutdownSent, sctpShutdownRecd, sctpShutdownAckSent:
 		return Over
 	case sctpEstablished, sctpHeartbeatSent, sctpHeartbeatAcked:
-		if r.idleAfter > 0 && f.hasTimeout && f.last.quiet(now) >= r.idleAfter {
+		if r.idleAfter > 0 && f.hasTimeout && f.quiet(now) >= r.idleAfter {
 			return Idle
 		}
 	}

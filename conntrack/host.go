@@ -108,15 +108,25 @@ func (h *host) observe(e *entry, young bool, asked, answered time.Time) bool {
 		h.settle(f, answered)
 		return changed
 	}
-	if f != nil { // another flow in the place of the one we knew
-		h.drop(f)
+	next := newFlow(e, h.limits, asked, answered)
+	next.young = young
+	goesOn := f != nil && f.continuedBy(e)
+	if f != nil && !goesOn {
+		h.drop(f) // another flow in the place of the one we knew
 	}
-	f = newFlow(e, h.limits, asked, answered)
-	if f.young = young; f.ended() && !f.mayRevive() {
+	switch {
+	case next.ended() && !next.mayRevive():
+		if goesOn {
+			h.drop(f)
+			h.ended = answered
+		}
 		return true // over before it was known, and it will not come back
+	case goesOn:
+		h.replace(f, next)
+	default:
+		h.keep(next, answered)
 	}
-	h.keep(f, answered)
-	h.settle(f, answered)
+	h.settle(next, answered)
 	return true
 }
 
@@ -131,6 +141,14 @@ func (h *host) keep(f *flow, now time.Time) {
 	k.inbound = k.inbound || !outbound
 	k.flows = append(k.flows, f)
 	h.flows[f.key()] = f
+}
+
+// replace puts the entry that a connection goes on in where the vanished one was.
+func (h *host) replace(f, next *flow) {
+	if k := h.sessionOf(f); k != nil {
+		k.flows[slices.Index(k.flows, f)] = next
+	}
+	h.flows[next.key()] = next
 }
 
 // drop forgets a flow, and its session with the last of them.
@@ -165,7 +183,8 @@ func (h *host) settle(f *flow, now time.Time) {
 	if k == nil {
 		return
 	}
-	switch state := k.judge(now, rules{limits: h.limits}, k.server(h.interest.ports)); state {
+	r, server := rules{limits: h.limits}, k.server(h.interest.ports)
+	switch k.judge(now, r, server) {
 	case Open, Idle:
 		if !k.opened {
 			k.opened = true
@@ -178,7 +197,10 @@ func (h *host) settle(f *flow, now time.Time) {
 			k.opened, h.ended = false, now
 		}
 		for _, f := range slices.Clone(k.flows) {
-			if !f.gone.IsZero() || f.ended() && !f.mayRevive() {
+			// A handshake that nobody answers is forgotten too, or a flood of them
+			// would fill the memory: should it go on after all, an event tells.
+			unanswered := f.young && f.judge(now, r, k.reversed(f, server)) == 0
+			if !f.gone.IsZero() || f.ended() && !f.mayRevive() || unanswered {
 				h.drop(f)
 			}
 		}

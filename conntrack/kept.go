@@ -102,7 +102,7 @@ func (k *kept) quiet(now time.Time) time.Duration {
 		if !f.hasTimeout || !f.last.estimated {
 			continue
 		}
-		if q := f.last.quiet(now); quiet < 0 || q < quiet {
+		if q := f.quiet(now); quiet < 0 || q < quiet {
 			quiet = q
 		}
 	}

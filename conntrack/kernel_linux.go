@@ -213,7 +213,17 @@ func (l *netlinkListener) join(filter []bpf.RawInstruction) error {
 }
 
 func (l *netlinkListener) setFilter(filter []bpf.RawInstruction) error {
-	return translate("set event filter", l.c.nl.SetBPF(filter))
+	err := l.c.nl.SetBPF(filter)
+	if errors.Is(err, unix.ENOMEM) {
+		// The kernel charges a filter to net.core.optmem_max, together with the one
+		// that it replaces. Hearing too much is right, and only costs more.
+		if err = l.c.nl.SetBPF(acceptAll); err == nil {
+			if err = l.c.nl.SetBPF(filter); errors.Is(err, unix.ENOMEM) {
+				return nil
+			}
+		}
+	}
+	return translate("set event filter", err)
 }
 
 func (l *netlinkListener) receive(each func(message) error) error {

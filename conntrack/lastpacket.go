@@ -65,7 +65,9 @@ func (p *lastPacket) look(remaining uint32, full time.Duration, asked, answered 
 }
 
 // packet notes a packet that was seen in another way.
-func (p *lastPacket) packet(now time.Time) { p.at, p.estimated = now, true }
+func (p *lastPacket) packet(now time.Time) { p.at, p.asked, p.estimated = now, now, true }
 
-// quiet is how long there has been no packet, at the least.
-func (p *lastPacket) quiet(now time.Time) time.Duration { return now.Sub(p.at) }
+// quiet is how long there had been no packet at the latest look, at the least.
+// What came since nobody has seen yet: a reader that is kept from looking must not
+// take that for silence.
+func (p *lastPacket) quiet() time.Duration { return max(p.asked.Sub(p.at), 0) }

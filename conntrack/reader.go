@@ -188,7 +188,7 @@ func (r *Reader) Watch(ctx context.Context, t Target) (*Watch, error) {
 	r.life.Lock()
 	defer r.life.Unlock()
 	w := &Watch{reader: r, target: t, changes: make(chan struct{}, 1)}
-	r.add(w, limits)
+	fresh := r.add(w, limits)
 	if r.engine == nil {
 		r.engine, err = startEngine(r)
 	} else {
@@ -197,12 +197,13 @@ func (r *Reader) Watch(ctx context.Context, t Target) (*Watch, error) {
 	if err != nil {
 		return nil, errors.Join(err, r.removeLocked(w))
 	}
-	r.joined(w)
+	r.joined(w, fresh)
 	return w, nil
 }
 
-// add makes the watch's hosts, or takes part in those that are kept already.
-func (r *Reader) add(w *Watch, l limits) {
+// add makes the watch's hosts, or takes part in those that are kept already. It
+// returns those whose events or snapshot lack something until now.
+func (r *Reader) add(w *Watch, l limits) (fresh []*host) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.limits = l
@@ -214,25 +215,23 @@ func (r *Reader) add(w *Watch, l limits) {
 		}
 		if h.interest.widen(w.target) {
 			h.synced = false // it lacks the flows that did not matter before
+			fresh = append(fresh, h)
 		}
 		h.watches = append(h.watches, w)
 		w.hosts = append(w.hosts, h)
 	}
+	return fresh
 }
 
-// joined notes that events for the watch's hosts arrive from now on, and asks for
+// joined notes that events for the fresh hosts arrive from now on, and asks for
 // their snapshot.
-func (r *Reader) joined(w *Watch) {
+func (r *Reader) joined(w *Watch, fresh []*host) {
 	r.mu.Lock()
 	now := time.Now()
-	all := true
-	for _, h := range w.hosts {
-		if !h.synced {
-			h.joined = now
-			all = false
-		}
+	for _, h := range fresh {
+		h.joined = now
 	}
-	if all {
+	if w.synced() {
 		w.baseline = now
 	}
 	r.mu.Unlock()
