@@ -1,101 +1,14 @@
 package conntrack
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
-	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/mdlayher/netlink"
-	"github.com/ti-mo/netfilter"
 )
-
-var (
-	addr     = netip.MustParseAddr
-	addrPort = netip.MustParseAddrPort
-	// inside lets go-cmp see into what this package keeps to itself.
-	inside = cmp.Options{
-		cmp.AllowUnexported(entry{}, tuple{}, flowKey{}, pairKey{}),
-		cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}),
-	}
-)
-
-// recorded returns a message that Linux 6.18 sent, from the fuzz target's seed
-// corpus. Its capacity is its length, so that a look behind its end panics.
-func recorded(t testing.TB, target, name string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", "fuzz", target, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, quoted, _ := bytes.Cut(b, []byte("[]byte("))
-	s, err := strconv.Unquote(string(bytes.TrimSuffix(bytes.TrimSpace(quoted), []byte(")"))))
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return slices.Clip([]byte(s))
-}
-
-func recordedNames(t testing.TB, target string) []string {
-	t.Helper()
-	files, err := os.ReadDir(filepath.Join("testdata", "fuzz", target))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d recorded messages, %v", len(files), err)
-	}
-	var names []string
-	for _, f := range files {
-		names = append(names, f.Name())
-	}
-	return names
-}
-
-// payload makes what follows the netlink header.
-func payload(t testing.TB, attrs ...netfilter.Attribute) []byte {
-	t.Helper()
-	m, err := netfilter.MarshalNetlink(netfilter.Header{SubsystemID: netfilter.NFSubsysCTNetlink, Family: netfilter.ProtoIPv4}, attrs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slices.Clip(m.Data)
-}
-
-func attr(typ uint16, data ...byte) netfilter.Attribute {
-	return netfilter.Attribute{Type: typ, Data: data}
-}
-
-func nest(typ uint16, children ...netfilter.Attribute) netfilter.Attribute {
-	return netfilter.Attribute{Type: typ, Nested: true, Children: children}
-}
-
-// tupleAttr is a TCP tuple in a message.
-func tupleAttr(typ uint16, src, dst string) netfilter.Attribute {
-	s, d := addrPort(src), addrPort(dst)
-	from, to := uint16(ctaIPv4Src), uint16(ctaIPv4Dst)
-	if s.Addr().Is6() {
-		from, to = ctaIPv6Src, ctaIPv6Dst
-	}
-	return nest(typ,
-		nest(ctaTupleIP, attr(from, s.Addr().AsSlice()...), attr(to, d.Addr().AsSlice()...)),
-		nest(ctaTupleProto, attr(ctaProtoNum, byte(TCP)),
-			attr(ctaProtoSrcPort, netfilter.Uint16Bytes(s.Port())...),
-			attr(ctaProtoDstPort, netfilter.Uint16Bytes(d.Port())...)))
-}
-
-// tuples are both of a flow from a client to a pod.
-func tuples(more ...netfilter.Attribute) []netfilter.Attribute {
-	return append([]netfilter.Attribute{
-		tupleAttr(ctaTupleOrig, "192.168.10.20:40000", "10.96.0.10:80"),
-		tupleAttr(ctaTupleReply, "10.244.1.7:8080", "192.168.10.20:40000"),
-	}, more...)
-}
 
 func TestDecodeRecordedEntries(t *testing.T) {
 	const dnat, confirmed = 0x1ae, 0xe // the lab's Service, and entries made by netlink
@@ -166,48 +79,10 @@ func TestDecodeRecordedEntries(t *testing.T) {
 	}
 }
 
-func TestDecodeRecordedEvents(t *testing.T) {
-	type event struct {
-		Kind     eventKind
-		State    string
-		HasState bool
-		Flags    [2]uint8
-	}
-	for name, want := range map[string]event{
-		"new-tcp-syn-sent":        {eventNew, "SYN_SENT", true, [2]uint8{0x03, 0}},
-		"update-tcp-syn-recv":     {eventUpdate, "SYN_RECV", true, [2]uint8{0x03, 0x23}},
-		"update-tcp-established":  {eventUpdate, "ESTABLISHED", true, [2]uint8{0x23, 0x23}},
-		"update-tcp-fin-wait":     {eventUpdate, "FIN_WAIT", true, [2]uint8{0x37, 0x23}},
-		"update-tcp-last-ack":     {eventUpdate, "LAST_ACK", true, [2]uint8{0x27, 0x33}},
-		"update-tcp-time-wait":    {eventUpdate, "TIME_WAIT", true, [2]uint8{0x27, 0x23}},
-		"destroy-tcp-time-wait":   {eventDestroy, "TIME_WAIT", true, [2]uint8{}},
-		"destroy-tcp-established": {eventDestroy, "ESTABLISHED", true, [2]uint8{}},
-		"destroy-udp":             {Kind: eventDestroy},
-		"new-sctp-established":    {eventNew, "ESTABLISHED", true, [2]uint8{}},
-		"update-icmp":             {Kind: eventUpdate},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var got []event
-			err := messages(recorded(t, "FuzzDecodeEvent", name), func(m message) error {
-				var e entry
-				kind, err := decodeEvent(m, &e)
-				got = append(got, event{kind, stateName(e.proto, e.state, e.hasState), e.hasState, e.flags})
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff([]event{want}, got); d != "" {
-				t.Error(d)
-			}
-		})
-	}
-}
-
 func TestDecodeOffloadedEntryIsOpen(t *testing.T) {
 	for _, status := range []uint32{statusOffload, statusHwOffload} {
 		var e entry
-		b := payload(t, tuples(attr(ctaStatus, netfilter.Uint32Bytes(status|0xe)...))...)
+		b := payload(t, tuples(number(ctaStatus, status|0xe))...)
 		if ok, err := e.decode(b, nil); !ok || err != nil {
 			t.Fatalf("decoded %v, %v", ok, err)
 		}
@@ -222,21 +97,9 @@ func TestDecodeOffloadedEntryIsOpen(t *testing.T) {
 	}
 }
 
-func TestDecodeStatusOnlyUpdateHasNoState(t *testing.T) {
-	b := payload(t, tuples(attr(ctaStatus, 0, 0, 0, 0xe), attr(ctaID, 0, 0, 0, 5))...)
-	var e entry
-	kind, err := decodeEvent(message{typ: msgNew, payload: b}, &e)
-	if err != nil || kind != eventUpdate {
-		t.Fatalf("kind %d, %v", kind, err)
-	}
-	if e.hasState || e.status != 0xe || e.id != 5 {
-		t.Errorf("entry = %+v", e)
-	}
-}
-
 func TestDecodeIgnoresWhatItDoesNotKnow(t *testing.T) {
 	unknown := attr(99, 1, 2, 3)
-	b := payload(t, append([]netfilter.Attribute{unknown},
+	b := payload(t, append([]netlink.Attribute{unknown},
 		tuples(unknown, nest(ctaProtoInfo, nest(7, unknown)), nest(ctaProtoInfo, nest(ctaProtoInfoTCP,
 			unknown, attr(ctaProtoInfoTCPState, tcpEstablished))))...)...)
 	var e entry
@@ -250,10 +113,10 @@ func TestDecodeIgnoresWhatItDoesNotKnow(t *testing.T) {
 
 func TestDecodeMalformed(t *testing.T) {
 	short := func(typ uint16, data ...byte) []byte { return payload(t, tuples(attr(typ, data...))...) }
-	tcp := func(children ...netfilter.Attribute) []byte {
+	tcp := func(children ...netlink.Attribute) []byte {
 		return payload(t, tuples(nest(ctaProtoInfo, nest(ctaProtoInfoTCP, children...)))...)
 	}
-	tuple := func(children ...netfilter.Attribute) []byte {
+	tuple := func(children ...netlink.Attribute) []byte {
 		return payload(t, append(tuples()[:1], nest(ctaTupleReply, children...))...)
 	}
 	whole := payload(t, tuples()...)
@@ -330,6 +193,12 @@ func TestDecodeStopsWhereNotWanted(t *testing.T) {
 	if asked != 2 {
 		t.Errorf("asked %d times, want once for each message", asked)
 	}
+	asked = 0
+	var e entry
+	ok, err := e.decode(recorded(t, "FuzzDecodeEntry", "tcp-zone"), func(*entry) bool { asked++; return true })
+	if !ok || err != nil || asked != 1 || e.zone != 7 {
+		t.Errorf("decoded %v, %v, asked %d times, zone %d", ok, err, asked, e.zone)
+	}
 }
 
 func TestDecodeAllocatesNothing(t *testing.T) {
@@ -343,63 +212,5 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations a message", n)
-	}
-}
-
-func TestDecodeEventKinds(t *testing.T) {
-	b := payload(t, tuples()...)
-	for _, tt := range []struct {
-		typ   netlink.HeaderType
-		flags netlink.HeaderFlags
-		want  eventKind
-	}{
-		{msgNew, netlink.Create | netlink.Excl, eventNew},
-		{msgNew, netlink.Create, eventNew},
-		{msgNew, 0, eventUpdate},
-		{msgDelete, 0, eventDestroy},
-		{msgGet, 0, 0},
-		{0x0200, netlink.Create, 0}, // an expectation
-		{netlink.Error, 0, 0},
-	} {
-		var e entry
-		kind, err := decodeEvent(message{typ: tt.typ, flags: tt.flags, payload: b}, &e)
-		if kind != tt.want || (kind == 0) != errors.Is(err, errMalformed) {
-			t.Errorf("type %#x, flags %#x: kind %d, %v", tt.typ, tt.flags, kind, err)
-		}
-	}
-}
-
-func TestMessages(t *testing.T) {
-	one := func(length uint32, b ...byte) []byte {
-		m := binary.NativeEndian.AppendUint32(nil, length)
-		return append(append(m, make([]byte, nlmsgHeaderLen-4)...), b...)
-	}
-	for _, tt := range []struct {
-		name string
-		b    []byte
-		want [][]byte
-		ok   bool
-	}{
-		{"nothing", nil, nil, true},
-		{"one", one(18, 1, 2), [][]byte{{1, 2}}, true},
-		{"two, padded", append(one(18, 1, 2, 0, 0), one(16)...), [][]byte{{1, 2}, {}}, true},
-		{"too short", one(15), nil, false},
-		{"beyond the end", one(17), nil, false},
-		{"rest", append(one(16), 1, 2, 3), [][]byte{{}}, false},
-		{"length beyond 31 bits", one(1 << 31), nil, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var got [][]byte
-			err := messages(slices.Clip(tt.b), func(m message) error {
-				got = append(got, m.payload)
-				return nil
-			})
-			if tt.ok != (err == nil) || !tt.ok && !errors.Is(err, errMalformed) {
-				t.Errorf("err = %v", err)
-			}
-			if d := cmp.Diff(tt.want, got); d != "" {
-				t.Error(d)
-			}
-		})
 	}
 }

@@ -50,9 +50,7 @@ func startEngine(r *Reader) (*engine, error) {
 // middle of ends with its present piece.
 func (e *engine) stop() error {
 	e.cancel()
-	e.mu.Lock()
-	err := e.listener.close()
-	e.mu.Unlock()
+	err := e.closeListener()
 	if groupErr := e.group.Wait(); groupErr != nil && !errors.Is(groupErr, context.Canceled) {
 		err = errors.Join(err, groupErr)
 	}
@@ -132,10 +130,7 @@ func (e *engine) rejoin(ctx context.Context, failed listener) error {
 	for {
 		err := e.join()
 		if ctx.Err() != nil {
-			// stop may have closed the failed one only.
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			_ = e.listener.close()
+			_ = e.closeListener() // stop may have closed the failed one only
 			return ctx.Err()
 		}
 		if err == nil {
@@ -151,6 +146,12 @@ func (e *engine) rejoin(ctx context.Context, failed listener) error {
 			return err
 		}
 	}
+}
+
+func (e *engine) closeListener() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.listener.close()
 }
 
 // sleep waits for d or until ctx ends.

@@ -103,14 +103,11 @@ func stateName(p Protocol, state uint8, has bool) string {
 	if !has {
 		return ""
 	}
-	var names []string
-	switch p {
-	case TCP:
-		names = tcpStateNames[:]
-	case SCTP:
+	names := tcpStateNames[:]
+	if p == SCTP {
 		names = sctpStateNames[:]
 	}
-	if int(state) < len(names) {
+	if (p == TCP || p == SCTP) && int(state) < len(names) {
 		return names[state]
 	}
 	return ""

@@ -19,5 +19,4 @@ var (
 	errMalformed = errors.New("malformed conntrack message")
 	errNoFilter  = errors.New("this kernel cannot filter its conntrack table")
 	errResized   = errors.New("the conntrack table was resized during the snapshot")
-	errShort     = errors.New("the snapshot is shorter than the conntrack table")
 )

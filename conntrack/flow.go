@@ -155,8 +155,10 @@ func (f *flow) ended() bool {
 		case sctpClosed, sctpShutdownSent, sctpShutdownRecd, sctpShutdownAckSent:
 			return true
 		}
+		return false
+	default:
+		return false
 	}
-	return false
 }
 
 // mayRevive says that an ended entry can go on to serve a new connection without
@@ -168,8 +170,9 @@ func (f *flow) mayRevive() bool {
 		return !f.young && f.gone.IsZero() && (f.flags[0]|f.flags[1])&flagCloseInit == 0
 	case UDP:
 		return f.gone.IsZero()
+	default:
+		return f.gone.IsZero() && !f.young
 	}
-	return f.gone.IsZero() && !f.young
 }
 
 // continuedBy says that an entry of another id is the same connection going on

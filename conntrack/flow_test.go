@@ -160,41 +160,69 @@ func TestJudgeSynRecvCountsFromTheState(t *testing.T) {
 	}
 }
 
+// told is what a look was told of the remaining life.
+type told struct {
+	at        time.Duration
+	remaining uint32
+}
+
+// looked is a flow after some looks at it.
+func looked(e entry, l limits, looks ...told) *flow {
+	e.hasTimeout = true
+	var f *flow
+	for _, look := range looks {
+		now := epoch.Add(look.at)
+		if e.timeout = look.remaining; f == nil {
+			f = newFlow(&e, l, now, now)
+		} else {
+			f.update(&e, l, now, now)
+		}
+	}
+	return f
+}
+
 func TestJudgeUDP(t *testing.T) {
 	const s = time.Second
 	for _, tt := range []struct {
 		name      string
-		remaining uint32
 		status    uint32
-		after     time.Duration
+		looks     []told
 		idleAfter time.Duration
 		want      State
 	}{
-		{"just now", 30, 0, 0, 0, Open},
-		{"5 s ago at the most", 30, 0, 5*s - 1, 0, Open},
-		{"5 s ago", 30, 0, 5 * s, 0, Over},
-		{"first seen quiet for long", 20, 0, 0, 0, Over},
-		{"first seen, 4 s at the least", 25, 0, 0, 0, Open},
-		{"a stream, first seen quiet for long", 110, statusAssured, 0, 0, Over},
-		{"a stream, just now", 119, statusAssured, 0, 0, Open},
-		{"more than the setting: nobody knows", 200, 0, 0, 0, Open},
-		{"idle before it is over", 30, 0, 2 * s, 2 * s, Idle},
-		{"over, idle or not", 30, 0, 5 * s, 2 * s, Over},
-		{"idle-after beyond its life", 30, 0, 5 * s, time.Minute, Over},
+		{"just now", 0, []told{{0, 30}}, 0, Open},
+		{"silence, 4 s at the least", 0, []told{{0, 30}, {5 * s, 25}}, 0, Open},
+		{"silence, 5 s at the least", 0, []told{{0, 30}, {6 * s, 24}}, 0, Over},
+		{"a packet", 0, []told{{0, 30}, {6 * s, 24}, {7 * s, 29}}, 0, Open},
+		{"first seen quiet for 4 s at the least", 0, []told{{0, 25}}, 0, Open},
+		{"first seen quiet for 5 s at the least", 0, []told{{0, 24}}, 0, Over},
+		{"a stream, first seen quiet for long", statusAssured, []told{{0, 110}}, 0, Over},
+		{"a stream, just now", statusAssured, []told{{0, 119}}, 0, Open},
+		{"more than the setting: nobody knows", 0, []told{{0, 200}}, 0, Open},
+		{"idle before it is over", 0, []told{{0, 30}, {3 * s, 27}}, 2 * s, Idle},
+		{"over, idle or not", 0, []told{{0, 30}, {6 * s, 24}}, 2 * s, Over},
+		{"idle-after beyond its life", 0, []told{{0, 30}, {6 * s, 24}}, time.Minute, Over},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := entry{proto: UDP, timeout: tt.remaining, hasTimeout: true, status: tt.status}
-			f := newFlow(&e, usualLimits, epoch, epoch)
+			f := looked(entry{proto: UDP, status: tt.status}, usualLimits, tt.looks...)
 			r := rules{limits: usualLimits, idleAfter: tt.idleAfter}
-			for _, gone := range []bool{false, true} {
-				if gone {
-					f.vanish(epoch)
-				}
-				if got := f.judge(epoch.Add(tt.after), r, false); got != tt.want {
-					t.Errorf("vanished %v: %s, want %s", gone, got, tt.want)
-				}
+			// A reader that is kept from looking does not take that for silence.
+			if got := f.judge(epoch.Add(time.Hour), r, false); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestJudgeUDPAfterItVanished(t *testing.T) {
+	f := looked(entry{proto: UDP}, usualLimits, told{0, 30}, told{3 * time.Second, 27})
+	gone := epoch.Add(4 * time.Second)
+	f.vanish(gone)
+	// Quiet for 2 s at the last look, and a packet would have made an entry anew.
+	for after, want := range map[time.Duration]State{0: Open, 3*time.Second - 1: Open, 3 * time.Second: Over} {
+		if got := f.judge(gone.Add(after), usualRules, false); got != want {
+			t.Errorf("%s after it vanished: %s, want %s", after, got, want)
+		}
 	}
 }
 
@@ -222,51 +250,47 @@ func TestJudgeIdle(t *testing.T) {
 	const s = time.Second
 	short := usualLimits
 	short.tcpEstablished = 100 * s // less than the caps
+	established := entry{proto: TCP, state: tcpEstablished}
+	unacknowledged := func(by int) entry {
+		e := established
+		e.flags[by] = flagDataUnacknowledged
+		return e
+	}
+	halfClosed := entry{proto: TCP, state: tcpCloseWait, flags: [2]uint8{flagCloseInit, 0}}
 	for _, tt := range []struct {
 		name   string
 		limits limits
 		e      entry
-		after  time.Duration
+		looks  []told
 		want   State
 	}{
-		{"quiet, but not for long enough", usualLimits,
-			entry{proto: TCP, state: tcpEstablished, timeout: 431999}, 59 * s, Open},
-		{"quiet", usualLimits,
-			entry{proto: TCP, state: tcpEstablished, timeout: 431999}, 60 * s, Idle},
-		{"quiet before anybody looked", usualLimits,
-			entry{proto: TCP, state: tcpEstablished, timeout: 431900}, 0, Idle},
-		{"quiet for hours before anybody looked", usualLimits,
-			entry{proto: TCP, state: tcpEstablished, timeout: 420000}, 0, Idle},
+		{"quiet, but not for long enough", usualLimits, established, []told{{0, 431999}, {59 * s, 431940}}, Open},
+		{"quiet", usualLimits, established, []told{{0, 431999}, {60 * s, 431939}}, Idle},
+		{"quiet before anybody looked", usualLimits, established, []told{{0, 431900}}, Idle},
+		{"quiet for hours before anybody looked", usualLimits, established, []told{{0, 420000}}, Idle},
+		{"not looked at for an hour", usualLimits, established, []told{{0, 431999}}, Open},
 		// A download whose reader pauses: 300 s are left at the most, after each of
 		// the server's probes. Nobody knows for how long.
-		{"a paused download", usualLimits,
-			entry{proto: TCP, state: tcpEstablished, timeout: 299}, time.Hour, Open},
-		{"an unacknowledged answer", usualLimits,
-			entry{proto: TCP, state: tcpEstablished, timeout: 250, flags: [2]uint8{0, flagDataUnacknowledged}}, time.Hour, Open},
-		{"a short setting, quiet", short,
-			entry{proto: TCP, state: tcpEstablished, timeout: 99}, 60 * s, Idle},
-		{"a short setting, server unacknowledged", short,
-			entry{proto: TCP, state: tcpEstablished, timeout: 99, flags: [2]uint8{0, flagDataUnacknowledged}}, 60 * s, Open},
-		{"a short setting, client unacknowledged", short,
-			entry{proto: TCP, state: tcpEstablished, timeout: 99, flags: [2]uint8{flagDataUnacknowledged, 0}}, 60 * s, Open},
-		{"half-closed", usualLimits,
-			entry{proto: TCP, state: tcpCloseWait, timeout: 59, flags: [2]uint8{flagCloseInit, 0}}, time.Hour, Open},
-		{"a handshake", usualLimits,
-			entry{proto: TCP, state: tcpSynRecv, timeout: 59}, 4 * s, Open},
-		{"SCTP", usualLimits,
-			entry{proto: SCTP, state: sctpEstablished, timeout: 210}, 60*s + s, Idle},
-		{"SCTP that begins", usualLimits,
-			entry{proto: SCTP, state: sctpCookieEchoed, timeout: 3}, 61 * s, Open},
+		{"a paused download", usualLimits, established, []told{{0, 299}, {200 * s, 99}}, Open},
+		{"a download that pauses now", usualLimits, established, []told{{0, 431999}, {s, 299}, {200 * s, 100}}, Open},
+		{"an unacknowledged answer", usualLimits, unacknowledged(dirReply), []told{{0, 250}, {200 * s, 50}}, Open},
+		{"a short setting, quiet", short, established, []told{{0, 99}, {61 * s, 38}}, Idle},
+		{"a short setting, server unacknowledged", short, unacknowledged(dirReply), []told{{0, 99}, {60 * s, 39}}, Open},
+		{"a short setting, client unacknowledged", short, unacknowledged(dirOrig), []told{{0, 99}, {60 * s, 39}}, Open},
+		{"half-closed", usualLimits, halfClosed, []told{{0, 3599}, {1000 * s, 2599}}, Open},
+		{"SCTP", usualLimits, entry{proto: SCTP, state: sctpEstablished}, []told{{0, 210}, {61 * s, 149}}, Idle},
+		{"SCTP that begins", usualLimits, entry{proto: SCTP, state: sctpCookieEchoed}, []told{{0, 210}, {61 * s, 149}}, Open},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.e.hasState, tt.e.hasTimeout = true, true
-			f := newFlow(&tt.e, tt.limits, epoch, epoch)
+			tt.e.hasState = true
+			f := looked(tt.e, tt.limits, tt.looks...)
+			now := epoch.Add(time.Hour)
 			r := rules{limits: tt.limits, idleAfter: 60 * s}
-			if got := f.judge(epoch.Add(tt.after), r, false); got != tt.want {
+			if got := f.judge(now, r, false); got != tt.want {
 				t.Errorf("%s, want %s", got, tt.want)
 			}
 			r.idleAfter = 0
-			if got := f.judge(epoch.Add(tt.after), r, false); got != Open {
+			if got := f.judge(now, r, false); got != Open {
 				t.Errorf("idle-after off: %s, want open", got)
 			}
 		})
@@ -275,23 +299,17 @@ func TestJudgeIdle(t *testing.T) {
 
 func TestJudgeIdleEndsWithAPacket(t *testing.T) {
 	e := entry{proto: TCP, state: tcpEstablished, hasState: true, timeout: 431999, hasTimeout: true}
-	f := newFlow(&e, usualLimits, epoch, epoch)
+	f := looked(e, usualLimits, told{0, 431999}, told{2 * time.Minute, 431879})
 	r := rules{limits: usualLimits, idleAfter: time.Minute}
-	now := epoch.Add(2 * time.Minute)
-	if got := f.judge(now, r, false); got != Idle {
+	if got := f.judge(epoch, r, false); got != Idle {
 		t.Fatalf("%s, want idle", got)
 	}
+	now := epoch.Add(3 * time.Minute)
 	if !f.update(&e, usualLimits, now, now) {
 		t.Error("a packet is no change")
 	}
 	if got := f.judge(now, r, false); got != Open {
 		t.Errorf("%s, want open", got)
-	}
-	// The reader of a download stops reading: the caps apply from now on.
-	e.timeout = 299
-	f.update(&e, usualLimits, now.Add(time.Second), now.Add(time.Second))
-	if got := f.judge(now.Add(4*time.Minute), r, false); got != Open {
-		t.Errorf("paused: %s, want open", got)
 	}
 }
 

@@ -110,20 +110,15 @@ func (h *host) observe(e *entry, young bool, asked, answered time.Time) bool {
 	}
 	next := newFlow(e, h.limits, asked, answered)
 	next.young = young
-	goesOn := f != nil && f.continuedBy(e)
-	if f != nil && !goesOn {
-		h.drop(f) // another flow in the place of the one we knew
-	}
-	switch {
-	case next.ended() && !next.mayRevive():
-		if goesOn {
-			h.drop(f)
-			h.ended = answered
-		}
-		return true // over before it was known, and it will not come back
-	case goesOn:
+	if f != nil && f.continuedBy(e) {
 		h.replace(f, next)
-	default:
+	} else {
+		if f != nil {
+			h.drop(f) // another flow in the place of the one we knew
+		}
+		if next.ended() && !next.mayRevive() {
+			return true // over before it was known, and it will not come back
+		}
 		h.keep(next, answered)
 	}
 	h.settle(next, answered)
@@ -186,7 +181,7 @@ func (h *host) settle(f *flow, now time.Time) {
 	r, server := rules{limits: h.limits}, k.server(h.interest.ports)
 	switch k.judge(now, r, server) {
 	case Open, Idle:
-		if !k.opened {
+		if !k.opened && !f.verify {
 			k.opened = true
 			for _, w := range h.watches {
 				w.opened(k, f.young, now)
@@ -204,6 +199,7 @@ func (h *host) settle(f *flow, now time.Time) {
 				h.drop(f)
 			}
 		}
+	default:
 	}
 }
 
@@ -224,7 +220,7 @@ func (h *host) event(kind eventKind, e *entry, now time.Time) bool {
 	switch {
 	case kind == eventNew:
 		return h.observe(e, true, now, now)
-	case f != nil && f.id != e.id:
+	case f != nil && (f.id != e.id || kind == eventUpdate && f.ended()):
 		// Events are queued: this one may be older than what the kernel has told
 		// since, or newer. The kernel knows.
 		f.verify, h.verify = true, true
@@ -232,9 +228,7 @@ func (h *host) event(kind eventKind, e *entry, now time.Time) bool {
 	case kind == eventUpdate && f != nil:
 		return h.observe(e, f.young, now, now)
 	case kind == eventUpdate:
-		// A flow that nobody knew. Without its state nothing can be said of it, and
-		// the snapshot has it or will have it.
-		return e.hasState && h.observe(e, false, now, now)
+		return h.unknown(e, now)
 	case f != nil: // eventDestroy
 		if e.hasState {
 			f.state, f.hasState, f.flags = e.state, true, mergeFlags(f.flags, e.flags)
@@ -254,6 +248,25 @@ func (h *host) event(kind eventKind, e *entry, now time.Time) bool {
 		return true
 	}
 	return false
+}
+
+// unknown takes in the change of a flow that is not known. Without its state
+// nothing can be said of it, and the snapshot has it or will have it. Once there
+// was one, the news may be older than the flow's end, which the kernel has told
+// already: the flow counts at once, but is announced only when it is confirmed.
+func (h *host) unknown(e *entry, now time.Time) bool {
+	if !e.hasState || !h.wants(e) {
+		return false
+	}
+	f := newFlow(e, h.limits, now, now)
+	if f.ended() && !f.mayRevive() {
+		return false
+	}
+	f.verify = h.synced
+	h.verify = h.verify || f.verify
+	h.keep(f, now)
+	h.settle(f, now)
+	return true
 }
 
 // mergeFlags keeps what was known where a message tells the state only.

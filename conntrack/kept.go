@@ -75,6 +75,7 @@ func (k *kept) judge(now time.Time, r rules, server bool) State {
 			if at.After(overAt) {
 				overAt = at
 			}
+		default:
 		}
 	}
 	switch {

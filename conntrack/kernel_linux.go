@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"sync"
 	"syscall"
@@ -134,8 +133,9 @@ func (k *netlinkKernel) dump(ctx context.Context, s selection, each func(message
 				return errnoOf(m)
 			case netlink.Overrun:
 				return errOverflow
+			default:
+				return each(m)
 			}
-			return each(m)
 		})
 		switch {
 		case errors.Is(err, errDone):
@@ -319,6 +319,7 @@ func (a *netlinkAsker) askBatch(keys []flowKey, answer func(int, *entry)) error 
 				}
 				answered++
 				answer(i, &e)
+			default:
 			}
 			return nil
 		})
@@ -349,9 +350,4 @@ func inNamespace(netns int, f func() error) error {
 	})
 	wg.Wait()
 	return err
-}
-
-// closed says whether an error means that the socket was closed by us.
-func closed(err error) bool {
-	return errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed)
 }

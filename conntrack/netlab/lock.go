@@ -16,7 +16,7 @@ import (
 
 // acquire opens and locks the lock file.
 func (t table) acquire(wait time.Duration) (*os.File, error) {
-	deadline := time.Now().Add(wait)
+	deadline := time.After(wait)
 	for {
 		f, err := os.OpenFile(t.lock, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
@@ -30,10 +30,11 @@ func (t table) acquire(wait time.Duration) (*os.File, error) {
 		if err := errors.Join(err, f.Close()); err != nil {
 			return nil, err
 		}
-		if time.Now().After(deadline) {
+		select {
+		case <-deadline:
 			return nil, fmt.Errorf("%s is held by process %s: wait for it to end", t.lock, holder)
+		case <-time.After(50 * time.Millisecond):
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 }
 
@@ -116,10 +117,8 @@ func remembered(f *os.File) (size, bool, error) {
 	}
 	var s size
 	var pid int
-	if _, err := fmt.Sscanf(string(b), "max %d\nbuckets %d\npid %d\n", &s.max, &s.buckets, &pid); err != nil || s.max <= 0 || s.buckets <= 0 {
-		return size{}, false, nil
-	}
-	return s, true, nil
+	n, _ := fmt.Sscanf(string(b), "max %d\nbuckets %d\npid %d\n", &s.max, &s.buckets, &pid)
+	return s, n == 3 && s.max > 0 && s.buckets > 0, nil
 }
 
 // lockHolder names the process that a lock file is of.

@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 		"namespace": printNamespace,
 		"lab":       connectAndHang,
 		"hold":      raiseAndHang,
+		"new":       tryNew,
 	}
 	if f, ok := children[os.Getenv(childEnv)]; ok {
 		if err := f(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -159,6 +160,20 @@ func connectAndHang() error {
 	fmt.Println("ready")
 	defer runtime.KeepAlive(lab)
 	select {}
+}
+
+func TestNewNeedsRights(t *testing.T) {
+	cmd := child(t, "new")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.Output()
+	if err == nil || !strings.Contains(string(out), "needs CAP_SYS_ADMIN") {
+		t.Errorf("new namespace as nobody: %v, %s", err, out)
+	}
+}
+
+func tryNew() error {
+	_, err := New()
+	return err
 }
 
 func TestNewLeavesTheHostAlone(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -119,7 +120,7 @@ func (n *Namespace) rules(what string, build func(add func(chain, ...expr.Any)))
 	return nil
 }
 
-func join(a []expr.Any, b ...expr.Any) []expr.Any { return append(a[:len(a):len(a)], b...) }
+func join(a []expr.Any, b ...expr.Any) []expr.Any { return append(slices.Clip(a), b...) }
 
 func matchSource(p netip.Prefix) []expr.Any { return matchAddress(p, 12, 8) }
 

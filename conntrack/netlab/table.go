@@ -56,7 +56,7 @@ var (
 //
 // The program must call GuardTable before anything else. It needs root in the
 // initial network namespace and a writable /proc/sys.
-func RaiseTable(max, buckets int) (restore func() error, err error) {
+func RaiseTable(entries, buckets int) (restore func() error, err error) {
 	if !guarded.Load() {
 		return nil, errors.New("raise table: call netlab.GuardTable first thing in main or TestMain")
 	}
@@ -65,7 +65,7 @@ func RaiseTable(max, buckets int) (restore func() error, err error) {
 	if raised.hold != nil {
 		return nil, errors.New("raise table: this process has raised it already, use ResizeTable")
 	}
-	h, err := hostTable.raise(size{max, buckets}, lockWait)
+	h, err := hostTable.raise(size{entries, buckets}, lockWait)
 	if err != nil {
 		return nil, fmt.Errorf("raise table: %w", err)
 	}
@@ -80,17 +80,17 @@ func RaiseTable(max, buckets int) (restore func() error, err error) {
 
 // ResizeTable sets the two values again while RaiseTable's change lasts. 0
 // leaves one as it is. A change of buckets makes the kernel rebuild its hash.
-func ResizeTable(max, buckets int) error {
+func ResizeTable(entries, buckets int) error {
 	raised.Lock()
 	defer raised.Unlock()
 	if raised.hold == nil {
 		return errors.New("resize table: call RaiseTable first")
 	}
-	return hostTable.write(size{max, buckets})
+	return hostTable.write(size{entries, buckets})
 }
 
 // TableSize reads the machine's nf_conntrack_max and nf_conntrack_buckets.
-func TableSize() (max, buckets int, err error) {
+func TableSize() (entries, buckets int, err error) {
 	s, err := hostTable.read()
 	return s.max, s.buckets, err
 }

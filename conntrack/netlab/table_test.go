@@ -249,14 +249,14 @@ func TestRaiseNeedsRights(t *testing.T) {
 // The machine's own values, in steps of one that nobody feels. The number of
 // buckets stays: a new one would disturb tests that read tables.
 func TestHostTable(t *testing.T) {
-	max, buckets, err := TableSize()
+	entries, buckets, err := TableSize()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ResizeTable(max, buckets); err == nil {
+	if err := ResizeTable(entries, buckets); err == nil {
 		t.Error("resize without a hold worked")
 	}
-	restore, err := RaiseTable(max+2, 0)
+	restore, err := RaiseTable(entries+2, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,27 +266,27 @@ func TestHostTable(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		hostTable.mustBe(t, size{max, buckets})
+		hostTable.mustBe(t, size{entries, buckets})
 		if hostTable.locked() {
 			t.Error("the lock file is still there")
 		}
 	})
-	hostTable.mustBe(t, size{max + 2, buckets})
+	hostTable.mustBe(t, size{entries + 2, buckets})
 	if _, err := RaiseTable(0, 0); err == nil {
 		t.Error("a second raise in one process worked")
 	}
-	if err := ResizeTable(max+3, buckets); err != nil {
+	if err := ResizeTable(entries+3, buckets); err != nil {
 		t.Error(err)
 	}
-	hostTable.mustBe(t, size{max + 3, buckets})
+	hostTable.mustBe(t, size{entries + 3, buckets})
 
 	// A holder that is killed, under a lock of its own while this test holds the
 	// real one.
 	nested := hostTable
 	nested.lock = filepath.Join(t.TempDir(), "lock")
 	holder, _ := startHolder(t, nested)
-	hostTable.mustBe(t, size{max + 4, buckets})
+	hostTable.mustBe(t, size{entries + 4, buckets})
 	kill(t, holder)
 	eventually(t, "the guard has put the values back", func() bool { return !nested.locked() })
-	hostTable.mustBe(t, size{max + 3, buckets})
+	hostTable.mustBe(t, size{entries + 3, buckets})
 }
