@@ -1,0 +1,85 @@
+package sockdiag
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// The parts of struct inet_diag_msg (linux/inet_diag.h). Ports and addresses are
+// big endian, everything else is in host order. Attributes may follow.
+const (
+	familyAt    = 0
+	stateAt     = 1
+	localPortAt = 4
+	peerPortAt  = 6
+	localAddrAt = 8
+	peerAddrAt  = 24
+	recvQueueAt = 56
+	sendQueueAt = 60
+	inodeAt     = 68
+	messageSize = 72
+)
+
+// The kernel's address families, which have other numbers on other systems.
+const (
+	familyIPv4 = 2
+	familyIPv6 = 10
+)
+
+var errShort = errors.New("message is shorter than struct inet_diag_msg")
+
+// decode reads the fixed part of one answer. It allocates nothing and keeps
+// nothing of b.
+func decode(b []byte) (Socket, error) {
+	if len(b) < messageSize {
+		return Socket{}, fmt.Errorf("%d bytes: %w", len(b), errShort)
+	}
+	local, err := decodeAddr(b[familyAt], b[localAddrAt:])
+	if err != nil {
+		return Socket{}, err
+	}
+	peer, err := decodeAddr(b[familyAt], b[peerAddrAt:])
+	if err != nil {
+		return Socket{}, err
+	}
+	return Socket{
+		Local:     netip.AddrPortFrom(local, binary.BigEndian.Uint16(b[localPortAt:])),
+		Peer:      netip.AddrPortFrom(peer, binary.BigEndian.Uint16(b[peerPortAt:])),
+		State:     State(b[stateAt]),
+		RecvQueue: binary.NativeEndian.Uint32(b[recvQueueAt:]),
+		SendQueue: binary.NativeEndian.Uint32(b[sendQueueAt:]),
+		Inode:     binary.NativeEndian.Uint32(b[inodeAt:]),
+	}, nil
+}
+
+func decodeAddr(family uint8, b []byte) (netip.Addr, error) {
+	switch family {
+	case familyIPv4:
+		return netip.AddrFrom4([4]byte(b)), nil
+	case familyIPv6:
+		return netip.AddrFrom16([16]byte(b)).Unmap(), nil
+	}
+	return netip.Addr{}, fmt.Errorf("address family %d is neither IPv4 nor IPv6", family)
+}
+
+// encodeRequest returns struct inet_diag_req_v2 that asks for all TCP sockets of
+// one family in the given states.
+func encodeRequest(family uint8, states ...State) []byte {
+	const (
+		protocolAt  = 1
+		statesAt    = 4
+		requestSize = 56
+		tcp         = 6
+	)
+	b := make([]byte, requestSize)
+	b[familyAt] = family
+	b[protocolAt] = tcp
+	var mask uint32
+	for _, s := range states {
+		mask |= 1 << s
+	}
+	binary.NativeEndian.PutUint32(b[statesAt:], mask)
+	return b
+}

@@ -1,0 +1,61 @@
+package sockdiag
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// readSize lets the kernel put some hundred sockets into one answer, its limit
+// being 32 KiB.
+const readSize = 64 << 10
+
+// dump is the kernel's own, over NETLINK_SOCK_DIAG. Each call has a socket of its
+// own, so that nothing of a broken dump reaches the next one.
+func dump(ctx context.Context, family uint8, add func(Socket)) (err error) {
+	c, err := netlink.Dial(unix.NETLINK_SOCK_DIAG, &netlink.Config{MessageBufferSize: readSize})
+	if err != nil {
+		return fmt.Errorf("open a socket: %w", err)
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+
+	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+
+	_, err = c.Send(netlink.Message{
+		Header: netlink.Header{
+			Type:  unix.SOCK_DIAG_BY_FAMILY,
+			Flags: netlink.Request | netlink.Dump,
+		},
+		Data: encodeRequest(family, Established, CloseWait, FinWait1, Closing, LastAck, Listen),
+	})
+	if err != nil {
+		return fmt.Errorf("ask: %w", err)
+	}
+	for m, err := range c.ReceiveIter() {
+		switch {
+		case errors.Is(err, unix.ENOENT):
+			return fmt.Errorf("the kernel has no tcp_diag, load it with modprobe tcp_diag: %w", errors.ErrUnsupported)
+		case err != nil:
+			return err
+		case m.Header.Flags&netlink.DumpInterrupted != 0:
+			return errInterrupted
+		case m.Header.Type != unix.SOCK_DIAG_BY_FAMILY || m.Header.Flags&netlink.Multi == 0:
+			return fmt.Errorf("unexpected answer of type %d, flags %#x", m.Header.Type, uint16(m.Header.Flags))
+		}
+		s, err := decode(m.Data)
+		if err != nil {
+			return fmt.Errorf("decode: %w", err)
+		}
+		add(s)
+	}
+	return nil
+}
+
+func retriable(err error) bool {
+	return errors.Is(err, errInterrupted) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EINTR)
+}

@@ -1,0 +1,113 @@
+package sockdiag
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Look is what the TCP sockets of one network namespace were at one moment.
+//
+// A socket that is born or dies during the look may be in it or not, and one
+// whose neighbour in the kernel's hash chain dies just then can be missed. So
+// two looks are needed to conclude that a socket is gone.
+type Look struct {
+	// At is when the look began.
+	At time.Time
+	// Sockets are those in ESTABLISHED, CLOSE_WAIT, FIN_WAIT1, CLOSING and
+	// LAST_ACK, in no order.
+	Sockets []Socket
+	// Listening are the ports that some socket listens on, sorted, each once.
+	Listening []uint16
+	// Own are the addresses of the namespace's interfaces, sorted, each once.
+	Own []netip.Addr
+}
+
+// Scope narrows what Counted counts. The zero value counts the sessions of all
+// servers of the namespace.
+type Scope struct {
+	// Ports are the local ports that count, whether something still listens there
+	// or not. Empty means every port that some socket listens on. Name ports only
+	// where nothing redirects them: behind a proxy of a service mesh the client's
+	// socket has the proxy's port.
+	Ports []uint16
+	// Listened are ports that some socket listened on in an earlier look: a
+	// server that has stopped to listen goes on with what it has accepted. It has
+	// no meaning where Ports is set.
+	Listened []uint16
+	// Addresses are the local addresses that count. Empty means every address.
+	Addresses []netip.Addr
+	// Except are local ports of the caller itself, such as that of a connection
+	// by which it asks for the end.
+	Except []uint16
+}
+
+// Counted returns the sockets of the look that are live sessions of a server
+// here, in the look's order: ESTABLISHED, CLOSE_WAIT, and FIN_WAIT1, CLOSING and
+// LAST_ACK while more than the FIN is unacknowledged; on a port of the scope; with
+// a peer that is neither loopback nor an address of this namespace. The look is
+// not changed.
+func (l Look) Counted(s Scope) []Socket {
+	addresses := make([]netip.Addr, len(s.Addresses))
+	for i, a := range s.Addresses {
+		addresses[i] = plain(a)
+	}
+	serves := func(port uint16) bool {
+		if len(s.Ports) > 0 {
+			return slices.Contains(s.Ports, port)
+		}
+		_, listening := slices.BinarySearch(l.Listening, port)
+		return listening || slices.Contains(s.Listened, port)
+	}
+	var counted []Socket
+	for _, k := range l.Sockets {
+		if !k.live() || !serves(k.Local.Port()) || slices.Contains(s.Except, k.Local.Port()) {
+			continue
+		}
+		if len(addresses) > 0 && !slices.Contains(addresses, k.Local.Addr()) {
+			continue
+		}
+		if l.isOwn(k.Peer.Addr()) {
+			continue
+		}
+		counted = append(counted, k)
+	}
+	return counted
+}
+
+// isOwn says whether the address is this namespace itself.
+func (l Look) isOwn(a netip.Addr) bool {
+	if a.IsLoopback() {
+		return true
+	}
+	_, own := slices.BinarySearchFunc(l.Own, a, netip.Addr.Compare)
+	return own
+}
+
+// sortUnique sorts in place and drops what is there twice.
+func sortUnique[T any](s []T, compare func(a, b T) int) []T {
+	slices.SortFunc(s, compare)
+	return slices.CompactFunc(s, func(a, b T) bool { return compare(a, b) == 0 })
+}
+
+// add files the socket where it belongs.
+func (l *Look) add(k Socket) {
+	if k.State == Listen {
+		l.Listening = append(l.Listening, k.Local.Port())
+		return
+	}
+	l.Sockets = append(l.Sockets, k)
+}
+
+// finish brings the look's lists into the order that they promise.
+func (l *Look) finish(own []netip.Addr) {
+	for _, a := range own {
+		l.Own = append(l.Own, plain(a))
+	}
+	l.Own = sortUnique(l.Own, netip.Addr.Compare)
+	l.Listening = sortUnique(l.Listening, cmp.Compare[uint16])
+}
+
+// plain is the form in which the kernel's addresses are decoded.
+func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }

@@ -1,0 +1,104 @@
+package sockdiag
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var errBroken = errors.New("broken")
+
+// scripted answers each dump of a family by the next error of its script; each
+// one adds a socket first, as a dump does that breaks off.
+func scripted(script ...error) (dumpFunc, *int) {
+	calls := new(int)
+	return func(_ context.Context, family uint8, add func(Socket)) error {
+		add(Socket{State: Established, Inode: uint32(family)})
+		if *calls >= len(script) {
+			return nil
+		}
+		err := script[*calls]
+		*calls++
+		return err
+	}, calls
+}
+
+func noAddresses() ([]netip.Addr, error) { return nil, nil }
+
+func TestTakeStartsAgainAndKeepsNothingOfABrokenDump(t *testing.T) {
+	t.Parallel()
+	dump, _ := scripted(errInterrupted, nil, errInterrupted, nil, nil)
+	l, err := take(t.Context(), dump, noAddresses)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Socket{{State: Established, Inode: familyIPv4}, {State: Established, Inode: familyIPv6}}
+	if diff := cmp.Diff(want, l.Sockets, byValue); diff != "" {
+		t.Errorf("sockets (-want +got):\n%s", diff)
+	}
+	if l.At.IsZero() {
+		t.Error("the look has no time")
+	}
+}
+
+func TestTakeGivesUp(t *testing.T) {
+	t.Parallel()
+	endless := make([]error, 10*attempts)
+	for i := range endless {
+		endless[i] = errInterrupted
+	}
+	for _, tt := range []struct {
+		name   string
+		script []error
+		want   error
+		calls  int
+	}{
+		{name: "always interrupted", script: endless, want: errInterrupted, calls: attempts},
+		{name: "another error", script: []error{nil, errBroken}, want: errBroken, calls: 2},
+		{name: "not supported", script: []error{errors.ErrUnsupported}, want: errors.ErrUnsupported, calls: 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dump, calls := scripted(tt.script...)
+			l, err := take(t.Context(), dump, noAddresses)
+			if !errors.Is(err, tt.want) {
+				t.Errorf("error %v, want %v", err, tt.want)
+			}
+			if len(l.Sockets) > 0 || *calls != tt.calls {
+				t.Errorf("%d sockets after %d dumps, want none after %d", len(l.Sockets), *calls, tt.calls)
+			}
+		})
+	}
+	t.Run("own addresses unknown", func(t *testing.T) {
+		t.Parallel()
+		dump, _ := scripted()
+		l, err := take(t.Context(), dump, func() ([]netip.Addr, error) { return nil, errBroken })
+		if !errors.Is(err, errBroken) || len(l.Sockets) > 0 {
+			t.Errorf("%d sockets, error %v, want none and %v", len(l.Sockets), err, errBroken)
+		}
+	})
+	t.Run("cancelled before", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errBroken)
+		dump, calls := scripted()
+		if _, err := take(ctx, dump, noAddresses); !errors.Is(err, errBroken) || *calls != 0 {
+			t.Errorf("error %v after %d dumps, want %v after none", err, *calls, errBroken)
+		}
+	})
+	t.Run("cancelled in the middle", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		dump := func(context.Context, uint8, func(Socket)) error {
+			cancel(errBroken)
+			return os.ErrDeadlineExceeded
+		}
+		if _, err := take(ctx, dump, noAddresses); !errors.Is(err, errBroken) {
+			t.Errorf("error %v, want %v", err, errBroken)
+		}
+	})
+}
