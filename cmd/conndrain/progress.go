@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/conndrain/conndrain/conntrack"
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+// How often progress is shown at most and, on a terminal's absence, at least.
+const (
+	redrawEvery = 100 * time.Millisecond
+	lineAtMost  = time.Second
+	lineAtLeast = 10 * time.Second
+)
+
+// progress shows a person where a wait stands: one line that renews on a
+// terminal, lines at changes elsewhere. It is for one goroutine.
+type progress struct {
+	w io.Writer
+	// screen is nil where w leads to no terminal.
+	screen  *terminal
+	command string
+	subject string
+
+	began, shown time.Time
+	last         string
+	noted        map[string]bool
+}
+
+// note says something once, however often it is called with it.
+func (p *progress) note(text string) {
+	if p.noted[text] {
+		return
+	}
+	if p.noted == nil {
+		p.noted = make(map[string]bool)
+	}
+	p.noted[text] = true
+	p.clear()
+	fmt.Fprintf(p.w, "%s: %s\n", p.command, text)
+}
+
+// blindNote is what a person should know of a machine whose table is not whole.
+const blindNote = "this machine's data path bypasses connection tracking: going by the sockets of this network namespace"
+
+// show shows where the wait stands, or leaves it if it was shown only just now.
+func (p *progress) show(s status) {
+	if s.counts.Source == conntrack.FromSockets {
+		p.note(blindNote)
+	}
+	if s.fault != nil {
+		p.note(fmt.Sprintf("the sessions are unknown for now, trying again: %v", s.fault))
+	}
+	now := time.Now()
+	if p.began.IsZero() {
+		p.began = now
+	}
+	if p.screen != nil {
+		p.redraw(s, now)
+		return
+	}
+	since := now.Sub(p.shown)
+	if p.shown.IsZero() {
+		since = lineAtLeast
+		if !s.counts.Known {
+			// The first moments of every wait are unknown and not worth a line.
+			since = now.Sub(p.began)
+		}
+	}
+	state := plainState(s)
+	if since < lineAtMost || state == p.last && since < lineAtLeast {
+		return
+	}
+	p.last, p.shown = state, now
+	fmt.Fprintf(p.w, "%s left=%s\n", state, roundUp(s.left))
+}
+
+func (p *progress) redraw(s status, now time.Time) {
+	line := p.subject + ": " + spoken(s) + ", " + roundUp(s.left).String() + " left"
+	// The last column stays free: a terminal may wrap when it is written to.
+	if width, _ := p.screen.size(); len(line) >= width {
+		line = line[:width-1]
+	}
+	if line == p.last || now.Sub(p.shown) < redrawEvery {
+		return
+	}
+	p.last, p.shown = line, now
+	fmt.Fprint(p.w, eraseLine+line)
+}
+
+// clear takes the renewing line away, so that something else can be written.
+func (p *progress) clear() {
+	if p.screen != nil && p.last != "" {
+		fmt.Fprint(p.w, eraseLine)
+		p.last, p.shown = "", time.Time{}
+	}
+}
+
+// plainState is a status in keys, for logs.
+func plainState(s status) string {
+	if !s.counts.Known {
+		return "phase=" + s.phase.String() + " sessions=unknown"
+	}
+	c := s.counts
+	line := fmt.Sprintf("phase=%s open=%d idle=%d lost=%d new=%d", s.phase, c.Open, c.Idle, c.Lost, c.New)
+	if c.Opening > 0 {
+		line += fmt.Sprintf(" opening=%d", c.Opening)
+	}
+	return line
+}
+
+// spoken is a status in words.
+func spoken(s status) string {
+	if !s.counts.Known {
+		return "sessions unknown"
+	}
+	c := s.counts
+	parts := []string{
+		fmt.Sprintf("%d open", c.Open), fmt.Sprintf("%d idle", c.Idle),
+		fmt.Sprintf("%d lost", c.Lost), fmt.Sprintf("%d new", c.New),
+	}
+	if c.Opening > 0 {
+		parts = append(parts, fmt.Sprintf("%d opening", c.Opening))
+	}
+	if s.phase == lifecycle.Settling {
+		parts = append(parts, "settling")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// roundUp is a length of time in whole seconds that says 0s only when it is over.
+func roundUp(d time.Duration) time.Duration {
+	return (d + time.Second - 1).Truncate(time.Second)
+}

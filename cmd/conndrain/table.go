@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/conndrain/conndrain/conntrack"
+)
+
+// columns are the table's heads.
+var columns = [...]string{"PROTO", "CLIENT", "SERVER", "ASKED FOR", "STATE", "KERNEL", "QUIET", "CLOSED FIRST"}
+
+// table lays out sessions in columns. All cells live in one buffer, because a
+// table may have thousands of rows and is often read by a program.
+type table struct {
+	cells []byte
+	ends  []int
+	width [len(columns)]int
+}
+
+func newTable(sessions []conntrack.Session) *table {
+	rows := len(sessions) + 1
+	t := &table{
+		cells: make([]byte, 0, rows*96),
+		ends:  make([]int, 0, rows*len(columns)),
+	}
+	for _, head := range columns {
+		t.cells = append(t.cells, head...)
+		t.end()
+	}
+	for i := range sessions {
+		t.add(&sessions[i])
+	}
+	return t
+}
+
+// end closes the cell that was appended last.
+func (t *table) end() {
+	start := 0
+	if len(t.ends) > 0 {
+		start = t.ends[len(t.ends)-1]
+	}
+	w := &t.width[len(t.ends)%len(columns)]
+	*w = max(*w, utf8.RuneCount(t.cells[start:]))
+	t.ends = append(t.ends, len(t.cells))
+}
+
+func (t *table) add(s *conntrack.Session) {
+	t.cells = append(t.cells, s.Protocol.String()...)
+	t.end()
+	t.cells = s.Origin.AppendTo(t.cells)
+	if s.Client != s.Origin {
+		// Masqueraded: the server sees somebody else.
+		t.cells = append(t.cells, " as "...)
+		t.cells = s.Client.AppendTo(t.cells)
+	}
+	t.end()
+	t.cells = s.Server.AppendTo(t.cells)
+	t.end()
+	t.cells = s.Destination.AppendTo(t.cells)
+	t.end()
+	t.cells = append(t.cells, s.State.String()...)
+	t.end()
+	switch {
+	case s.Kernel != "":
+		t.cells = append(t.cells, s.Kernel...)
+	case s.Offloaded:
+		t.cells = append(t.cells, "offloaded"...)
+	default:
+		t.cells = append(t.cells, '-')
+	}
+	t.end()
+	t.cells = appendQuiet(t.cells, s.Quiet)
+	t.end()
+	if side := s.ClosedFirst.String(); side != "" {
+		t.cells = append(t.cells, side...)
+	} else {
+		t.cells = append(t.cells, '-')
+	}
+	t.end()
+}
+
+// appendQuiet appends whole seconds below two minutes, whole minutes and hours
+// after that.
+func appendQuiet(b []byte, d time.Duration) []byte {
+	switch {
+	case d < 0:
+		return append(b, "unknown"...)
+	case d < 2*time.Minute:
+		return append(strconv.AppendInt(b, int64(d/time.Second), 10), 's')
+	case d < 2*time.Hour:
+		return append(strconv.AppendInt(b, int64(d/time.Minute), 10), 'm')
+	}
+	return append(strconv.AppendInt(b, int64(d/time.Hour), 10), 'h')
+}
+
+// WriteTo writes the whole table at once.
+func (t *table) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(t.bytes())
+	return int64(n), err
+}
+
+func (t *table) bytes() []byte {
+	line := 1
+	for _, w := range t.width {
+		line += w + len(gap)
+	}
+	rows := len(t.ends) / len(columns)
+	out := make([]byte, 0, rows*line)
+	start := 0
+	for i, end := range t.ends {
+		cell := t.cells[start:end]
+		start = end
+		out = append(out, cell...)
+		column := i % len(columns)
+		if column == len(columns)-1 {
+			out = append(out, '\n')
+			continue
+		}
+		out = append(out, bytes.Repeat(space, t.width[column]-utf8.RuneCount(cell))...)
+		out = append(out, gap...)
+	}
+	return out
+}
+
+// gap stands between columns.
+const gap = "   "
+
+var space = []byte{' '}
