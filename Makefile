@@ -13,8 +13,8 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # Tests make network namespaces, which only root may. Everyone else compiles as
 # themselves, and only the test binaries run as root.
-AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo -E env "PATH=$$PATH")
-EXEC    := $(if $(AS_ROOT),-exec '$(AS_ROOT)',)
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo -E env 'PATH=$(PATH)')
+EXEC    := $(if $(AS_ROOT),-exec "$(AS_ROOT)",)
 
 # The linter has a go.mod of its own, so that it never changes what is linked.
 LINTER := $(GO) tool -modfile=e2e/tools/lint/go.mod golangci-lint
@@ -23,15 +23,19 @@ LINTER := $(GO) tool -modfile=e2e/tools/lint/go.mod golangci-lint
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## static binaries of every command in bin/
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
+# Root may have no Go: what was built stands.
+bin/conndrain:
+	@$(MAKE) --no-print-directory build
+
 .PHONY: install
-install: build ## copy bin/conndrain to /usr/local/bin (or PREFIX=)
+install: bin/conndrain ## copy bin/conndrain to /usr/local/bin (or PREFIX=)
 	install -D -m 0755 bin/conndrain $(DESTDIR)$(PREFIX)/bin/conndrain
 
 .PHONY: demo
