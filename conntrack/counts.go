@@ -11,14 +11,18 @@ type Counts struct {
 	Known bool
 	// Open, Idle and Lost count sessions in these states.
 	Open, Idle, Lost int
-	// Opening counts TCP handshakes younger than 3 s.
+	// Held counts those of Open that only a socket of the server still shows, by the
+	// last report: another one tells of their end.
+	Held int
+	// Opening counts handshakes younger than 3 s, of TCP and SCTP.
 	Opening int
 	// Active counts those of Open and Lost with a packet in the last 5 s or of
 	// unknown quiet; the rest of them are quiet.
 	Active int
 	// Peak is the most that ever blocked at one time in this watch.
 	Peak int
-	// New counts the sessions that began after the watch's first snapshot.
+	// New counts the sessions that began after the watch's first snapshot, and those
+	// that announced themselves before it.
 	New int
 	// LastNew is when the latest of them was seen; zero if there is none.
 	LastNew time.Time

@@ -179,7 +179,7 @@ func (h *host) settle(f *flow, now time.Time) {
 		return
 	}
 	r, server := rules{limits: h.limits}, k.server(h.interest.ports)
-	switch k.judge(now, r, server) {
+	switch state, _ := k.judge(now, r, server); state {
 	case Open, Idle:
 		if !k.opened && !f.verify {
 			k.opened = true

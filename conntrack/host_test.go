@@ -24,7 +24,7 @@ func hostOf(t Target) (*host, *Watch) {
 // states are what the watch shows at a time, over ones left out.
 func states(w *Watch, now time.Time) []State {
 	var found []State
-	w.each(now, func(_ *kept, s State, _ bool) { found = append(found, s) })
+	w.each(now, func(_ *kept, s State, _, _ bool) { found = append(found, s) })
 	slices.Sort(found)
 	return found
 }

@@ -55,8 +55,18 @@ func (k *kept) reversed(f *flow, server bool) bool {
 }
 
 // judge says what the session is now. server is true where the host's end is the
-// server. 0 means that it never was a session.
-func (k *kept) judge(now time.Time, r rules, server bool) State {
+// server. 0 means that it never was a session. held says that only a socket of the
+// session still lives, whatever its entries say.
+func (k *kept) judge(now time.Time, r rules, server bool) (state State, held bool) {
+	state = k.judgeEntries(now, r, server)
+	if state != Open && state != Idle && state != Lost && !k.socket.IsZero() {
+		return Open, true
+	}
+	return state, false
+}
+
+// judgeEntries goes by the kernel's entries alone.
+func (k *kept) judgeEntries(now time.Time, r rules, server bool) State {
 	var found [Over + 1]bool
 	var lostSince, overAt time.Time
 	for _, f := range k.flows {
@@ -85,8 +95,6 @@ func (k *kept) judge(now time.Time, r rules, server bool) State {
 		return Idle
 	case found[Lost] && (!found[Over] || !overAt.After(lostSince)):
 		return Lost
-	case !k.socket.IsZero():
-		return Open // a socket of the session lives, whatever its entries say
 	case found[Over]:
 		return Over
 	case found[Opening]:

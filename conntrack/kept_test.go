@@ -118,7 +118,7 @@ func TestKeptJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := keptOf(tt.flows...)
 			r := rules{limits: usualLimits, idleAfter: time.Minute}
-			if got := k.judge(epoch.Add(10*s), r, true); got != tt.want {
+			if got, _ := k.judge(epoch.Add(10*s), r, true); got != tt.want {
 				t.Errorf("%s, want %s", got, tt.want)
 			}
 		})
@@ -128,11 +128,11 @@ func TestKeptJudge(t *testing.T) {
 func TestKeptSocketKeepsAnOverSessionOpen(t *testing.T) {
 	k := keptOf(seen(fromClient(40000, tcpTimeWait), 0, 0))
 	k.socket = epoch
-	if got := k.judge(epoch, usualRules, true); got != Open {
+	if got, _ := k.judge(epoch, usualRules, true); got != Open {
 		t.Errorf("%s, want open", got)
 	}
 	k.socket = time.Time{}
-	if got := k.judge(epoch, usualRules, true); got != Over {
+	if got, _ := k.judge(epoch, usualRules, true); got != Over {
 		t.Errorf("without a socket: %s, want over", got)
 	}
 }
@@ -141,11 +141,11 @@ func TestKeptReversedClosedByThePod(t *testing.T) {
 	e := turned(fromClient(40000, tcpCloseWait))
 	e.flags = [2]uint8{0x23 | flagCloseInit, 0x23} // the pod is the source
 	k := keptOf(seen(e, 0, 0))
-	if got := k.judge(epoch, usualRules, true); got != Over {
+	if got, _ := k.judge(epoch, usualRules, true); got != Over {
 		t.Errorf("closed by the pod: %s, want over", got)
 	}
 	// The same flags where the pod is the client: the other side can still answer.
-	if got := k.judge(epoch, usualRules, false); got != Open {
+	if got, _ := k.judge(epoch, usualRules, false); got != Open {
 		t.Errorf("closed by the client: %s, want open", got)
 	}
 }

@@ -38,11 +38,18 @@ type netlinkKernel struct {
 
 func newKernel(netns int) kernel { return &netlinkKernel{netns: netns} }
 
-// conn is a netlink socket that is read without an allocation per message.
+// conn is a netlink socket that is read without an allocation per message. It is
+// for one reader at a time.
 type conn struct {
 	nl  *netlink.Conn
 	raw syscall.RawConn
 	buf []byte
+	// read is one attempt to fill buf; it leaves what came of it in n and err, and
+	// asks to be called again if wait is set and nothing is there.
+	read func(fd uintptr) bool
+	wait bool
+	n    int
+	err  error
 }
 
 func (k *netlinkKernel) dial(buffer int) (*conn, error) {
@@ -54,33 +61,32 @@ func (k *netlinkKernel) dial(buffer int) (*conn, error) {
 	if err != nil {
 		return nil, errors.Join(translate("open netlink socket", err), nl.Close())
 	}
-	return &conn{nl: nl, raw: raw, buf: make([]byte, buffer)}, nil
+	c := &conn{nl: nl, raw: raw, buf: make([]byte, buffer)}
+	c.read = func(fd uintptr) bool {
+		for {
+			c.n, c.err = unix.Read(int(fd), c.buf)
+			if !errors.Is(c.err, unix.EINTR) {
+				return !c.wait || !errors.Is(c.err, unix.EAGAIN)
+			}
+		}
+	}
+	return c, nil
 }
 
 // receive reads one datagram and walks its messages. With wait it blocks until
 // there is one, a deadline or Close; without, it returns unix.EAGAIN at once.
 func (c *conn) receive(wait bool, each func(message) error) error {
-	var n int
-	var err error
-	readErr := c.raw.Read(func(fd uintptr) bool {
-		for {
-			n, err = unix.Read(int(fd), c.buf)
-			if !errors.Is(err, unix.EINTR) {
-				break
-			}
-		}
-		return !wait || !errors.Is(err, unix.EAGAIN)
-	})
-	if readErr != nil {
-		return readErr
+	c.wait = wait
+	if err := c.raw.Read(c.read); err != nil {
+		return err
 	}
-	if err != nil {
-		return os.NewSyscallError("read", err)
+	if c.err != nil {
+		return os.NewSyscallError("read", c.err)
 	}
-	if n == 0 {
+	if c.n == 0 {
 		return fmt.Errorf("empty datagram: %w", errMalformed)
 	}
-	return messages(c.buf[:n], each)
+	return messages(c.buf[:c.n], each)
 }
 
 func (c *conn) write(b []byte) error {

@@ -56,11 +56,16 @@ func (w *Watch) Counts() Counts {
 	defer w.reader.mu.Unlock()
 	now := time.Now()
 	c := Counts{Known: !w.closed && w.reader.fault == nil}
-	w.each(now, func(k *kept, state State, _ bool) {
+	w.each(now, func(k *kept, state State, held, _ bool) {
 		c.add(k, state, now)
+		if held {
+			c.Held++
+		}
 	})
-	c.Open += w.report.countBlind()
-	c.Active += w.report.countBlind()
+	blind := w.report.countBlind()
+	c.Open += blind
+	c.Active += blind
+	c.Held += blind
 	for _, h := range w.hosts {
 		if !h.inStep(w.reader.limits, c.Blocking()) {
 			c.Known = false
@@ -107,8 +112,12 @@ func (w *Watch) Sessions() []Session {
 	w.reader.mu.Lock()
 	defer w.reader.mu.Unlock()
 	now := time.Now()
-	var sessions []Session
-	w.each(now, func(k *kept, state State, server bool) {
+	n := len(w.report.blind)
+	for _, h := range w.hosts {
+		n += len(h.sessions)
+	}
+	sessions := make([]Session, 0, n)
+	w.each(now, func(k *kept, state State, _, server bool) {
 		sessions = append(sessions, k.session(now, state, server))
 	})
 	sessions = append(sessions, w.report.blindSessions()...)
@@ -135,7 +144,7 @@ func sortSessions(sessions []Session) {
 }
 
 // each calls f for every session of the target that is not over.
-func (w *Watch) each(now time.Time, f func(k *kept, state State, server bool)) {
+func (w *Watch) each(now time.Time, f func(k *kept, state State, held, server bool)) {
 	r := rules{limits: w.reader.limits, idleAfter: w.target.IdleAfter, lostAfter: w.target.LostAfter}
 	for _, h := range w.hosts {
 		for _, k := range h.sessions {
@@ -143,8 +152,8 @@ func (w *Watch) each(now time.Time, f func(k *kept, state State, server bool)) {
 			if !w.relevant(k, server) {
 				continue
 			}
-			if state := k.judge(now, r, server); state != 0 && state != Over {
-				f(k, state, server)
+			if state, held := k.judge(now, r, server); state != 0 && state != Over {
+				f(k, state, held, server)
 			}
 		}
 	}

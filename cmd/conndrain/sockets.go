@@ -78,15 +78,14 @@ func (s *sockets) keepUp(ctx context.Context, c conntrack.Counts, sessions func(
 	if s == nil || s.off {
 		return false
 	}
-	known := sessions()
 	since(&s.knownSince, c.Known, now)
 	since(&s.zeroSince, c.Known && c.Blocking() == 0 && c.Opening == 0, now)
-	pause := s.pause(c, slices.ContainsFunc(known, heldBySocket))
+	pause := s.pause(c)
 	s.wanted = pause < never
 	s.next = s.tried.Add(pause)
 	if s.wanted && !s.running && !now.Before(s.next) {
 		s.running, s.tried = true, now
-		ports := servedPorts(known)
+		ports := servedPorts(sessions())
 		go func() {
 			r := looked{started: now}
 			r.report, r.err = s.look(ctx, ports)
@@ -119,19 +118,6 @@ func (s *sockets) affordable() time.Duration {
 	return min(max(lookAtMost, lookShare*s.cost), lookAtLeast)
 }
 
-// heldBySocket says whether a session is over for conntrack but had a socket at
-// the last look.
-func heldBySocket(s conntrack.Session) bool {
-	if s.Protocol != conntrack.TCP || s.State != conntrack.Open {
-		return false
-	}
-	switch s.Kernel {
-	case "LAST_ACK", "TIME_WAIT", "CLOSE":
-		return true
-	}
-	return s.ClosedFirst == conntrack.ServerSide
-}
-
 // servedPorts are the server's ports of the sessions.
 func servedPorts(sessions []conntrack.Session) []uint16 {
 	var ports []uint16
@@ -143,9 +129,8 @@ func servedPorts(sessions []conntrack.Session) []uint16 {
 	return ports
 }
 
-// pause is how long after the last look the next one is due, or never. held says
-// that a session waits only for its socket's end.
-func (s *sockets) pause(c conntrack.Counts, held bool) time.Duration {
+// pause is how long after the last look the next one is due, or never.
+func (s *sockets) pause(c conntrack.Counts) time.Duration {
 	switch {
 	case s.failed:
 		return lookAtLeast
@@ -155,7 +140,7 @@ func (s *sockets) pause(c conntrack.Counts, held bool) time.Duration {
 		return never // and a further one says nothing beside a table that is not there
 	case s.started.Before(s.knownSince), s.started.Before(s.zeroSince):
 		return 0
-	case held, c.Blocking() > 0 && (c.Source == conntrack.FromSockets || c.Lost == c.Blocking()):
+	case c.Held > 0, c.Lost > 0 && c.Lost == c.Blocking():
 		return s.affordable()
 	case c.ReportsPending:
 		return lookAtLeast

@@ -72,13 +72,11 @@ func TestSocketsHaveTheLastWord(t *testing.T) {
 			name: "a session that is over but for its socket is looked at often",
 			prepare: func(w *fakeWatch) {
 				w.set(known(counts{Open: 1}))
-				w.later(10*s, func(w *fakeWatch) {
-					w.sessions = []conntrack.Session{{Protocol: conntrack.TCP, State: conntrack.Open, Kernel: "TIME_WAIT"}}
-				})
+				w.later(10*s, func(w *fakeWatch) { w.counts.Held = 1 })
 				start := time.Now()
 				w.onReport = func(c *counts, r conntrack.SocketReport) {
 					if r.At.Sub(start) >= 11*s {
-						c.Open, w.sessions = 0, nil
+						c.Open, c.Held = 0, 0
 					}
 				}
 			},
@@ -101,9 +99,9 @@ func TestSocketsHaveTheLastWord(t *testing.T) {
 				start := time.Now()
 				w.onReport = func(c *counts, r conntrack.SocketReport) {
 					c.ReportsPending = len(w.reports) == 1
-					c.Open = 0
+					c.Open, c.Held = 0, 0
 					if len(w.reports) > 1 && r.At.Sub(start) < 4*s {
-						c.Open, c.Source = 1, conntrack.FromSockets
+						c.Open, c.Held, c.Source = 1, 1, conntrack.FromSockets
 					}
 				}
 			},
@@ -254,7 +252,7 @@ func TestLooksHaveABudget(t *testing.T) {
 		s := newSockets(nil, nil)
 		s.started = time.Now()
 		s.cost = tc.cost
-		if got := s.pause(holding, false); got != tc.want {
+		if got := s.pause(holding); got != tc.want {
 			t.Errorf("looks of %s: pause %s, want %s", tc.cost, got, tc.want)
 		}
 	}
