@@ -158,14 +158,14 @@ func TestP22RealOverflow(t *testing.T) {
 	r.mu.Lock()
 	fill(t, n, inbound(pod4.Next().Next(), 1))
 	fill(t, n, func(yield func(netlab.Flow) bool) {
-		for f := range inbound(pod4, 30_010) {
+		for f := range inbound(pod4, 16_010) {
 			if f.Orig.Src.Port() >= 1034 && !yield(f) {
 				return
 			}
 		}
 	})
 	r.mu.Unlock()
-	counts(t, w, 30_010, 0, 0)
+	counts(t, w, 16_010, 0, 0)
 	if s := r.Stats(); s.Losses == 0 || s.Snapshots < 2 {
 		t.Errorf("stats = %+v, want a loss and a second snapshot", s)
 	}

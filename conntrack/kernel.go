@@ -24,6 +24,9 @@ type kernel interface {
 	size() (tableSize, error)
 	// limits reads the timeouts that judge sessions.
 	limits() (limits, error)
+	// reachable asks a question that has no answer: nil means that answers can be
+	// had, ErrPermission and ErrUnsupported why not.
+	reachable() error
 	// probe returns ErrNotTracking if connections are not tracked here at all.
 	probe(ctx context.Context) error
 }

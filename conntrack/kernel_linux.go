@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"sync"
 	"time"
@@ -16,6 +17,16 @@ import (
 // netlinkKernel is this machine's kernel, seen from one network namespace.
 type netlinkKernel struct {
 	netns int
+}
+
+func (k *netlinkKernel) reachable() error {
+	a, err := k.asker()
+	if err != nil {
+		return err
+	}
+	nobody := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
+	nothing := flowKey{proto: TCP, orig: tuple{src: nobody, dst: nobody}}
+	return errors.Join(a.ask([]flowKey{nothing}, func(int, *entry) {}), a.close())
 }
 
 func newKernel(netns int) kernel { return &netlinkKernel{netns: netns} }
@@ -87,7 +98,9 @@ func errnoOf(m message) error {
 	return nil
 }
 
-// translate turns the kernel's numbers into errors that say what to do.
+// translate turns the kernel's numbers into errors that say what to do. None of
+// our messages is invalid where conntrack can be asked, so EINVAL is how nfnetlink
+// says that it has no such subsystem.
 func translate(what string, err error) error {
 	switch {
 	case err == nil:
@@ -95,8 +108,7 @@ func translate(what string, err error) error {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return fmt.Errorf("%s: %w", what, ErrPermission)
 	case errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.EAFNOSUPPORT),
-		// nfnetlink without the conntrack subsystem does not know the groups.
-		errors.Is(err, unix.EINVAL) && what == joinGroups:
+		errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
 		return fmt.Errorf("%s: %w (%w)", what, ErrUnsupported, err)
 	case errors.Is(err, unix.ENOBUFS):
 		return fmt.Errorf("%s: %w", what, errOverflow)

@@ -23,5 +23,6 @@ func (noKernel) dump(context.Context, selection, func(message) error) error {
 }
 func (noKernel) asker() (asker, error)       { return nil, errSystem }
 func (noKernel) size() (tableSize, error)    { return tableSize{}, errSystem }
+func (noKernel) reachable() error            { return errSystem }
 func (noKernel) limits() (limits, error)     { return limits{}, errSystem }
 func (noKernel) probe(context.Context) error { return errSystem }

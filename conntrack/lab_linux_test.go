@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a condition may take on a slow machine.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // eventually polls until ok, or fails the test.
 func eventually(t *testing.T, what string, ok func() bool) {

@@ -8,8 +8,6 @@ import (
 )
 
 const (
-	joinGroups = "join event groups"
-
 	// eventBuffer holds some 13,000 events.
 	eventBuffer = 8 << 20
 
@@ -46,7 +44,7 @@ func (l *netlinkListener) join(filter []bpf.RawInstruction) error {
 	}
 	for _, group := range []uint32{groupNew, groupUpdate, groupDestroy} {
 		if err := l.c.nl.JoinGroup(group); err != nil {
-			return translate(joinGroups, err)
+			return translate("join event groups", err)
 		}
 	}
 	return nil

@@ -153,11 +153,14 @@ func (r *Reader) concerned(e *entry, f func(*host)) {
 	}
 }
 
-// prepare reads the kernel's settings, and makes sure that an empty table means
-// something.
+// prepare reads the kernel's settings, and makes sure that it answers and that an
+// empty table means something.
 func (r *Reader) prepare(ctx context.Context, t Target) (limits, error) {
 	l, err := r.kernel.limits()
 	if err != nil {
+		return l, err
+	}
+	if err := r.kernel.reachable(); err != nil {
 		return l, err
 	}
 	size, err := r.kernel.size()
