@@ -34,7 +34,7 @@ const patience = 2 * time.Minute
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	limit := time.After(patience)
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
@@ -111,7 +111,8 @@ func counts(t *testing.T, w *Watch, open, idle, lost int) {
 	var c Counts
 	defer func() {
 		if t.Failed() {
-			t.Logf("last seen: %+v %+v, err %v", c, w.Sessions(), w.Err())
+			sessions := w.Sessions()
+			t.Logf("last seen: %+v, first of them %+v, err %v", c, sessions[:min(3, len(sessions))], w.Err())
 		}
 	}()
 	eventually(t, fmt.Sprintf("open %d, idle %d, lost %d", open, idle, lost), func() bool {

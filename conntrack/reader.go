@@ -108,8 +108,10 @@ func (r *Reader) Sessions(ctx context.Context, t Target) ([]Session, Counts, err
 		wishes = append(wishes, h.wish())
 	}
 	began := time.Now()
-	if err := r.snapshot(ctx, wishes, func(e *entry, asked, answered time.Time) {
-		own.concerned(e, func(h *host) { h.observe(e, false, asked, answered) })
+	if err := r.snapshot(ctx, wishes, func(es []entry, asked, answered time.Time) {
+		for i := range es {
+			own.concerned(&es[i], func(h *host) { h.observe(&es[i], false, asked, answered) })
+		}
 	}); err != nil {
 		return nil, Counts{}, fmt.Errorf("take snapshot: %w", err)
 	}
@@ -128,9 +130,9 @@ func (r *Reader) noteSnapshot(took time.Duration) {
 	r.stats.LastSnapshot = took
 }
 
-// snapshot walks the table for the wishes and hands each flow that concerns one
-// of them to apply, which is called without any lock.
-func (r *Reader) snapshot(ctx context.Context, wishes []wish, apply func(*entry, time.Time, time.Time)) error {
+// snapshot walks the table for the wishes and hands the flows that concern one of
+// them to apply, which is called without any lock.
+func (r *Reader) snapshot(ctx context.Context, wishes []wish, apply func([]entry, time.Time, time.Time)) error {
 	asked := make(map[netip.Addr]bool, len(wishes))
 	for _, w := range wishes {
 		asked[w.addr] = true
@@ -237,8 +239,8 @@ func (r *Reader) joined(w *Watch, fresh []*host) {
 	if w.synced() {
 		w.baseline = now
 	}
-	r.mu.Unlock()
 	w.notify()
+	r.mu.Unlock()
 	wake(r.engine.walk)
 }
 
@@ -256,6 +258,9 @@ func (r *Reader) removeLocked(w *Watch) error {
 		return nil
 	}
 	w.closed = true
+	if w.later != nil {
+		w.later.Stop()
+	}
 	for _, h := range w.hosts {
 		h.watches = slices.DeleteFunc(h.watches, func(other *Watch) bool { return other == w })
 		if len(h.watches) == 0 {

@@ -122,14 +122,12 @@ func (w *walker) walk(ctx context.Context, d due) error {
 	r := w.e.r
 	w.began = time.Now()
 	w.note(d, func(h *host) { h.lost = false })
-	err := r.snapshot(ctx, d.wishes, func(e *entry, asked, answered time.Time) {
+	err := r.snapshot(ctx, d.wishes, func(es []entry, asked, answered time.Time) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.concerned(e, func(h *host) {
-			if h.observe(e, false, asked, answered) {
-				w.e.changed(h)
-			}
-		})
+		for i := range es {
+			r.concerned(&es[i], func(h *host) { h.observe(&es[i], false, asked, answered) })
+		}
 	})
 	w.cost = time.Since(w.began)
 	if ctx.Err() != nil {

@@ -46,6 +46,7 @@ type sweeper struct {
 	woken         bool
 	questions     []question
 	keys          []flowKey
+	answers       []answer
 }
 
 // sweepLoop asks again until ctx ends. While no flow is known it only waits.
@@ -223,31 +224,53 @@ func (s *sweeper) ask() error {
 		}
 		s.asker = a
 	}
-	asked := time.Now()
-	return s.asker.ask(s.keys, func(i int, e *entry) {
-		s.answer(s.questions[i], e, asked)
-	})
+	for start := 0; start < len(s.keys); start += applyBatch {
+		keys := s.keys[start:min(start+applyBatch, len(s.keys))]
+		s.answers = append(s.answers[:0], make([]answer, len(keys))...)
+		asked := time.Now()
+		err := s.asker.ask(keys, func(i int, e *entry) {
+			s.answers[i].told = true
+			if e != nil {
+				s.answers[i].found, s.answers[i].entry = true, *e
+			}
+		})
+		s.take(s.questions[start:start+len(keys)], asked)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (s *sweeper) answer(q question, e *entry, asked time.Time) {
+// answer is what the kernel said to one question, if it did.
+type answer struct {
+	told, found bool
+	entry       entry
+}
+
+// take takes in the answers to some questions.
+func (s *sweeper) take(questions []question, asked time.Time) {
 	r := s.e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h, f := q.host, q.flow
-	if h.flows[f.key()] != f || f.touched != q.touched {
-		return
-	}
 	now := time.Now()
-	if e != nil {
-		if h.observe(e, f.young, asked, now) {
+	for i, q := range questions {
+		h, f, a := q.host, q.flow, &s.answers[i]
+		if !a.told || h.flows[f.key()] != f || f.touched != q.touched {
+			continue
+		}
+		changed := true
+		if a.found {
+			changed = h.observe(&a.entry, f.young, asked, now)
+		} else {
+			h.vanished(f, now)
+		}
+		if changed {
 			h.notify()
 		}
-		return
-	}
-	h.vanished(f, now)
-	h.notify()
-	if h.lost {
-		wake(s.e.walk)
+		if h.lost {
+			wake(s.e.walk)
+		}
 	}
 }
 

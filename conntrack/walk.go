@@ -83,14 +83,20 @@ func (m SnapshotMode) selections(wishes []wish, size tableSize) []selection {
 }
 
 // take is one snapshot: the flows that it wants are handed to apply while the
-// walk goes on, with the times between which the kernel told them.
+// walk goes on, some at a time, with the times between which the kernel told them.
 type take struct {
 	kernel kernel
 	mode   SnapshotMode
 	wishes []wish
 	wanted func(*entry) bool
-	apply  func(e *entry, asked, answered time.Time)
+	apply  func(es []entry, asked, answered time.Time)
+	// batch are flows that are still to be applied.
+	batch []entry
 }
+
+// applyBatch is how many flows are applied at once: locking for each of them
+// would make a walk wait for every reader of the counts.
+const applyBatch = 256
 
 // run takes the snapshot. When it returns nil, every flow that lived throughout
 // was applied. A resize of the table makes the kernel skip and repeat entries
@@ -164,9 +170,19 @@ func (t *take) dump(ctx context.Context, s selection) (int, error) {
 		if err != nil || !ok {
 			return err
 		}
-		answered := time.Now()
-		t.apply(&e, asked, answered)
+		if t.batch = append(t.batch, e); len(t.batch) == applyBatch {
+			t.flush(asked)
+		}
 		return nil
 	})
+	t.flush(asked)
 	return told, err
+}
+
+// flush applies what has come together.
+func (t *take) flush(asked time.Time) {
+	if len(t.batch) > 0 {
+		t.apply(t.batch, asked, time.Now())
+		t.batch = t.batch[:0]
+	}
 }

@@ -142,7 +142,7 @@ func TestTake(t *testing.T) {
 			snapshot := take{
 				kernel: k, mode: tt.mode, wishes: []wish{{addr: pod}},
 				wanted: func(e *entry) bool { return e.reply.src.Addr() == pod },
-				apply:  func(*entry, time.Time, time.Time) { applied++ },
+				apply:  func(es []entry, _, _ time.Time) { applied += len(es) },
 			}
 			if err := snapshot.run(t.Context()); !errors.Is(err, tt.err) {
 				t.Errorf("%v, want %v", err, tt.err)
@@ -171,7 +171,7 @@ func TestTakeMatchesAgain(t *testing.T) {
 	snapshot := take{
 		kernel: k, mode: Filter, wishes: []wish{{addr: addr("10.244.1.8")}},
 		wanted: func(e *entry) bool { return e.reply.src.Addr() == addr("10.244.1.8") },
-		apply:  func(e *entry, _, _ time.Time) { t.Errorf("applied %+v", e) },
+		apply:  func(es []entry, _, _ time.Time) { t.Errorf("applied %+v", es) },
 	}
 	if err := snapshot.run(t.Context()); err != nil {
 		t.Error(err)

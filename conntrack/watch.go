@@ -24,6 +24,10 @@ type Watch struct {
 	created  int
 	lastNew  time.Time
 	report   report
+	// restUntil is when the next change may be announced, later the timer that
+	// will.
+	restUntil time.Time
+	later     *time.Timer
 }
 
 // Changes returns a channel that receives when something that Counts and
@@ -31,12 +35,27 @@ type Watch struct {
 // closed.
 func (w *Watch) Changes() <-chan struct{} { return w.changes }
 
+// notify announces a change, now or when the reader can be asked again. The
+// reader's mutex is held.
 func (w *Watch) notify() {
-	select {
-	case w.changes <- struct{}{}:
-	default:
+	pause := time.Until(w.restUntil)
+	switch {
+	case pause <= 0:
+		wake(w.changes)
+	case w.later == nil:
+		w.later = time.AfterFunc(pause, func() {
+			w.reader.mu.Lock()
+			defer w.reader.mu.Unlock()
+			w.later = nil
+			wake(w.changes)
+		})
 	}
 }
+
+// countFactor is how many times the cost of counting passes before the next
+// change is announced: to judge thousands of sessions at each of thousands of
+// events would keep the events from being heard.
+const countFactor = 10
 
 // Close ends the watch and, with the last one, all that its Reader runs; it
 // waits for that. A second call does nothing.
@@ -78,6 +97,7 @@ func (w *Watch) Counts() Counts {
 	if w.report.blindSeen {
 		c.Source = FromSockets
 	}
+	w.restUntil = time.Now().Add(countFactor * time.Since(now))
 	w.peak = max(w.peak, c.Blocking())
 	c.Peak, c.New, c.LastNew = w.peak, w.created, w.lastNew
 	return c
