@@ -241,7 +241,7 @@ func TestForbiddenUserNamespaces(t *testing.T) {
 func TestFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"--output xml": `unknown output "xml": use text or json`,
-		"--seed x":     "invalid syntax",
+		"--seed x":     "non-negative integer",
 		"extra":        "unknown command",
 	} {
 		cmd := Command()
