@@ -192,7 +192,7 @@ func (s *sweeper) collect(fast, slow bool) bool {
 			if urgent {
 				s.urgent++
 			}
-			if f.verify || fast && urgent || slow {
+			if f.verify || urgent && fast || !urgent && slow {
 				s.questions = append(s.questions, question{host: h, flow: f, touched: f.touched})
 				s.keys = append(s.keys, f.key())
 			}
