@@ -39,6 +39,7 @@ func (e *entry) key() flowKey { return flowKey{proto: e.proto, zone: e.zone, ori
 
 // Bits of the status (enum ip_conntrack_status).
 const (
+	statusSeenReply = 1 << 1
 	statusAssured   = 1 << 2
 	statusOffload   = 1 << 14 // forwarded by a flowtable
 	statusHwOffload = 1 << 15 // forwarded by the network card

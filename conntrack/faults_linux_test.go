@@ -336,6 +336,41 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
+// What is tracked is asked of each family, and what the table still holds after
+// the rules are gone proves nothing.
+func TestNotTrackingIsFoundOut(t *testing.T) {
+	t.Parallel()
+	n := newNamespace(t)
+	left := inboundFlow(pod4, client4, 5000, 0)
+	left.TCPState, left.Timeout = netlab.TCPTimeWait, 100
+	fill(t, n, slices.Values([]netlab.Flow{left}))
+	r := newReader(n)
+	if _, err := r.Watch(t.Context(), Target{Addresses: []netip.Addr{pod4}}); !errors.Is(err, ErrNotTracking) {
+		t.Errorf("beside an entry that is over: %v, want ErrNotTracking", err)
+	}
+	fill(t, n, inbound(pod4, 10))
+	w := watch(t, r, Target{Addresses: []netip.Addr{pod4}})
+	counts(t, w, 10, 0, 0)
+	if _, _, err := r.Sessions(t.Context(), Target{Addresses: []netip.Addr{pod6}}); !errors.Is(err, ErrNotTracking) {
+		t.Errorf("the other family: %v, want ErrNotTracking", err)
+	}
+	t.Run("sockets", func(t *testing.T) {
+		target := Target{Addresses: []netip.Addr{other6}, SocketsReported: true}
+		w, err := r.Watch(t.Context(), target)
+		must(t, err)
+		w.Report(SocketReport{At: time.Now()})
+		known(t, w)
+		if c := w.Counts(); c.Source != FromSockets {
+			t.Errorf("%+v, want the sockets to decide", c)
+		}
+		must(t, w.Close())
+		target.Protocols = []Protocol{TCP, UDP}
+		if _, err := r.Watch(t.Context(), target); !errors.Is(err, ErrNotTracking) {
+			t.Errorf("UDP, of which sockets tell nothing: %v, want ErrNotTracking", err)
+		}
+	})
+}
+
 // An empty table of a namespace that does track is a true zero.
 func TestEmptyTableThatTracks(t *testing.T) {
 	t.Parallel()

@@ -184,6 +184,14 @@ func (f *flow) continuedBy(e *entry) bool {
 	return e.state != tcpSynSent && e.state != tcpSynSent2 && e.state != tcpSynRecv
 }
 
+// unanswered says that the flow was picked up in its middle, and the other side
+// has said nothing since. It may be the last sign of life of a connection that
+// ended after its entry had vanished: that was no proof that it lives.
+func (f *flow) unanswered() bool {
+	return f.proto == TCP && f.hasState && f.state == tcpEstablished &&
+		f.status&statusSeenReply == 0 && !f.offloaded()
+}
+
 // rules are what one target asks of the judgement.
 type rules struct {
 	limits
@@ -206,7 +214,11 @@ func (f *flow) judge(now time.Time, r rules, reversed bool) State {
 
 func (f *flow) judgeTCP(now time.Time, r rules, reversed bool) State {
 	live := f.liveTCP(now, r, reversed)
-	if f.gone.IsZero() || live == Over || live == 0 {
+	lost := f.gone
+	if f.gone.IsZero() && f.unanswered() {
+		lost = f.firstSeen
+	}
+	if lost.IsZero() || live == Over || live == 0 {
 		return live
 	}
 	switch {
@@ -214,7 +226,7 @@ func (f *flow) judgeTCP(now time.Time, r rules, reversed bool) State {
 		return 0
 	case f.hasState && f.state == tcpSynRecv:
 		return live // until its time is over; then it never was a session
-	case r.lostAfter > 0 && now.Sub(f.gone) >= r.lostAfter:
+	case r.lostAfter > 0 && now.Sub(lost) >= r.lostAfter:
 		return Over
 	}
 	return Lost

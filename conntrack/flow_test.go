@@ -19,7 +19,10 @@ var usualRules = rules{limits: usualLimits}
 // inTCP is a TCP flow that came into a state at epoch. The flags are those of the
 // client and the server.
 func inTCP(state, client, server uint8, reversed bool) *flow {
-	e := entry{proto: TCP, state: state, hasState: true, flags: [2]uint8{client, server}, timeout: 100, hasTimeout: true}
+	e := entry{
+		proto: TCP, status: statusSeenReply, state: state, hasState: true,
+		flags: [2]uint8{client, server}, timeout: 100, hasTimeout: true,
+	}
 	if reversed {
 		e.flags = [2]uint8{server, client}
 	}
@@ -131,7 +134,10 @@ func TestJudgeHandshakes(t *testing.T) {
 		{"COOKIE_ECHOED", SCTP, sctpCookieEchoed, time.Minute, Open},
 	} {
 		t.Run(fmt.Sprint(tt.name, " after ", tt.after), func(t *testing.T) {
-			e := entry{proto: tt.proto, state: tt.state, hasState: true, flags: [2]uint8{flagCloseInit, 0}, timeout: 60, hasTimeout: true}
+			e := entry{
+				proto: tt.proto, status: statusSeenReply, state: tt.state, hasState: true,
+				flags: [2]uint8{flagCloseInit, 0}, timeout: 60, hasTimeout: true,
+			}
 			f := newFlow(&e, usualLimits, epoch, epoch)
 			if got := f.judge(epoch.Add(tt.after), usualRules, false); got != tt.want {
 				t.Errorf("%s, want %s", got, tt.want)
@@ -250,7 +256,7 @@ func TestJudgeIdle(t *testing.T) {
 	const s = time.Second
 	short := usualLimits
 	short.tcpEstablished = 100 * s // less than the caps
-	established := entry{proto: TCP, state: tcpEstablished}
+	established := entry{proto: TCP, status: statusSeenReply, state: tcpEstablished}
 	unacknowledged := func(by int) entry {
 		e := established
 		e.flags[by] = flagDataUnacknowledged
@@ -298,7 +304,7 @@ func TestJudgeIdle(t *testing.T) {
 }
 
 func TestJudgeIdleEndsWithAPacket(t *testing.T) {
-	e := entry{proto: TCP, state: tcpEstablished, hasState: true, timeout: 431999, hasTimeout: true}
+	e := entry{proto: TCP, status: statusSeenReply, state: tcpEstablished, hasState: true, timeout: 431999, hasTimeout: true}
 	f := looked(e, usualLimits, told{0, 431999}, told{2 * time.Minute, 431879})
 	r := rules{limits: usualLimits, idleAfter: time.Minute}
 	if got := f.judge(epoch, r, false); got != Idle {
@@ -330,7 +336,7 @@ func TestJudgeLost(t *testing.T) {
 			t.Errorf("lost-after %s, %s later: %s, want %s", tt.lostAfter, tt.after, got, tt.want)
 		}
 	}
-	if !f.update(&entry{proto: TCP, state: tcpEstablished, hasState: true}, usualLimits, epoch, epoch) {
+	if !f.update(&entry{proto: TCP, status: statusSeenReply, state: tcpEstablished, hasState: true}, usualLimits, epoch, epoch) {
 		t.Error("its return is no change")
 	}
 	if got := f.judge(epoch.Add(time.Hour), usualRules, false); got != Open {

@@ -14,7 +14,7 @@ var pod = addr("10.244.1.7")
 func fromClient(clientPort uint16, state uint8) entry {
 	client := netip.AddrPortFrom(addr("192.168.10.20"), clientPort)
 	return entry{
-		proto: TCP, id: uint32(clientPort), state: state, hasState: true,
+		proto: TCP, id: uint32(clientPort), status: statusSeenReply, state: state, hasState: true,
 		timeout: 431999, hasTimeout: true, flags: [2]uint8{0x23, 0x23},
 		orig:  tuple{src: client, dst: addrPort("10.96.0.10:80")},
 		reply: tuple{src: addrPort("10.244.1.7:8080"), dst: client},
@@ -25,7 +25,8 @@ func fromClient(clientPort uint16, state uint8) entry {
 func fromPod(port uint16, state uint8) entry {
 	from, to := netip.AddrPortFrom(pod, port), addrPort("10.0.0.5:5432")
 	return entry{
-		proto: TCP, id: uint32(port), state: state, hasState: true, timeout: 431999, hasTimeout: true,
+		proto: TCP, id: uint32(port), status: statusSeenReply, state: state, hasState: true,
+		timeout: 431999, hasTimeout: true,
 		orig: tuple{src: from, dst: to}, reply: tuple{src: to, dst: from},
 	}
 }

@@ -27,8 +27,9 @@ type kernel interface {
 	// reachable asks a question that has no answer: nil means that answers can be
 	// had, ErrPermission and ErrUnsupported why not.
 	reachable() error
-	// probe returns ErrNotTracking if connections are not tracked here at all.
-	probe(ctx context.Context) error
+	// probe returns ErrNotTracking if connections of the family are not tracked here
+	// at all, or if that could not be found out.
+	probe(ctx context.Context, ipv6 bool) error
 }
 
 // selection is what a dump has to tell: the flows whose original or reply tuple

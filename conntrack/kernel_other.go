@@ -21,8 +21,8 @@ func (noKernel) listen([]bpf.RawInstruction) (listener, error) { return nil, err
 func (noKernel) dump(context.Context, selection, func(message) error) error {
 	return errSystem
 }
-func (noKernel) asker() (asker, error)       { return nil, errSystem }
-func (noKernel) size() (tableSize, error)    { return tableSize{}, errSystem }
-func (noKernel) reachable() error            { return errSystem }
-func (noKernel) limits() (limits, error)     { return limits{}, errSystem }
-func (noKernel) probe(context.Context) error { return errSystem }
+func (noKernel) asker() (asker, error)             { return nil, errSystem }
+func (noKernel) size() (tableSize, error)          { return tableSize{}, errSystem }
+func (noKernel) reachable() error                  { return errSystem }
+func (noKernel) limits() (limits, error)           { return limits{}, errSystem }
+func (noKernel) probe(context.Context, bool) error { return errSystem }

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// probe finds out whether the kernel tracks connections in the namespace at all:
-// it sends one datagram from loopback to loopback and asks for its flow. It
-// returns ErrNotTracking if there is none, or none could be sent.
-func (k *netlinkKernel) probe(ctx context.Context) error {
+// probe finds out whether the kernel tracks connections of a family in the
+// namespace at all: it sends one datagram from loopback to loopback and asks for
+// its flow. It returns ErrNotTracking if there is none, or none could be sent.
+func (k *netlinkKernel) probe(ctx context.Context, ipv6 bool) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var key flowKey
 	err := inNamespace(k.netns, func() error {
 		var err error
-		key, err = sendToSelf(ctx)
+		key, err = sendToSelf(ctx, ipv6)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("the table is empty, and no probe could be sent (%w): %w", err, ErrNotTracking)
+		return fmt.Errorf("no probe could be sent over loopback (%w): %w", err, ErrNotTracking)
 	}
 	a, err := k.asker()
 	if err != nil {
@@ -41,14 +41,18 @@ func (k *netlinkKernel) probe(ctx context.Context) error {
 
 // sendToSelf sends a datagram between two sockets on loopback and returns the
 // flow that it makes.
-func sendToSelf(ctx context.Context) (key flowKey, err error) {
+func sendToSelf(ctx context.Context, ipv6 bool) (key flowKey, err error) {
+	network, address := "udp4", "127.0.0.1:0"
+	if ipv6 {
+		network, address = "udp6", "[::1]:0"
+	}
 	var lc net.ListenConfig
-	to, err := lc.ListenPacket(ctx, "udp4", "127.0.0.1:0")
+	to, err := lc.ListenPacket(ctx, network, address)
 	if err != nil {
 		return key, err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	from, err := lc.ListenPacket(ctx, "udp4", "127.0.0.1:0")
+	from, err := lc.ListenPacket(ctx, network, address)
 	if err != nil {
 		return key, err
 	}

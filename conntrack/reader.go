@@ -89,8 +89,11 @@ func (r *Reader) Sessions(ctx context.Context, t Target) ([]Session, Counts, err
 		return nil, Counts{}, err
 	}
 	t = t.normalized()
-	limits, err := r.prepare(ctx, t)
+	limits, err := r.prepare()
 	if err != nil {
+		return nil, Counts{}, err
+	}
+	if err := r.tracks(ctx, t, limits); err != nil {
 		return nil, Counts{}, err
 	}
 	// A reader of its own keeps the snapshot, so that nothing is shared.
@@ -155,44 +158,44 @@ func (r *Reader) concerned(e *entry, f func(*host)) {
 	}
 }
 
-// prepare reads the kernel's settings, and makes sure that it answers and that an
-// empty table means something.
-func (r *Reader) prepare(ctx context.Context, t Target) (limits, error) {
+// prepare reads the kernel's settings and makes sure that it answers.
+func (r *Reader) prepare() (limits, error) {
 	l, err := r.kernel.limits()
 	if err != nil {
 		return l, err
 	}
-	if err := r.kernel.reachable(); err != nil {
-		return l, err
-	}
-	size, err := r.kernel.size()
-	if err != nil {
-		return l, err
-	}
-	if size.count == 0 && !t.SocketsReported {
-		if err := r.kernel.probe(ctx); err != nil {
-			return l, err
-		}
-	}
-	return l, nil
+	return l, r.kernel.reachable()
 }
 
-// Watch joins the kernel's events for the target and returns at once; the first
-// snapshot follows, and until it is in step Counts.Known is false. Errors are
-// those of Sessions. Later faults do not end the watch: they make its counts
+// Watch joins the kernel's events for the target and returns; the first snapshot
+// follows, and until it is in step Counts.Known is false. Where nothing is tracked
+// but the server's sockets are reported, these decide from the start, on TCP
+// alone. Errors are those of Sessions. Later faults do not end the watch: they make its counts
 // unknown until the kernel answers again.
 func (r *Reader) Watch(ctx context.Context, t Target) (*Watch, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err
 	}
-	t = t.normalized()
-	limits, err := r.prepare(ctx, t)
+	limits, err := r.prepare()
 	if err != nil {
 		return nil, err
 	}
+	blind := false
+	switch err := r.tracks(ctx, t.normalized(), limits); {
+	case err == nil:
+	case !errors.Is(err, ErrNotTracking) || !t.SocketsReported:
+		return nil, err
+	case !t.onlyTCP():
+		return nil, fmt.Errorf("the server's sockets tell of TCP only: %w", err)
+	default:
+		// The sockets will decide, and tell of TCP only.
+		blind, t.Protocols = true, []Protocol{TCP}
+	}
+	t = t.normalized()
 	r.life.Lock()
 	defer r.life.Unlock()
 	w := &Watch{reader: r, target: t, changes: make(chan struct{}, 1)}
+	w.report.blindSeen = blind
 	fresh := r.add(w, limits)
 	if r.engine == nil {
 		r.engine, err = startEngine(r)

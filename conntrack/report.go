@@ -135,11 +135,18 @@ func (w *Watch) joined(k *kept, has bool, r SocketReport, now time.Time) {
 		return
 	}
 	for _, f := range slices.Clone(k.flows) {
-		if f.gone.IsZero() && !f.ended() {
-			continue
+		// Its entry vanished or is the echo of one that did, and when we looked
+		// afterwards no socket was left.
+		var lost bool
+		switch {
+		case !f.gone.IsZero():
+			lost = f.gone.Before(r.At)
+		case f.unanswered():
+			lost = f.firstSeen.Before(r.At)
+		default:
+			lost = f.ended() && !f.mayRevive()
 		}
-		// Its entry vanished, and when we looked afterwards no socket was left.
-		if f.gone.Before(r.At) && !f.mayRevive() {
+		if lost {
 			h.drop(f)
 			h.ended = now
 		}

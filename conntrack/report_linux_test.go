@@ -137,3 +137,24 @@ func TestReportJoinsByPeer(t *testing.T) {
 	w.Report(SocketReport{At: time.Now(), Sockets: []Socket{scraped}})
 	counts(t, w, 0, 0, 0)
 }
+
+// P30: after a flush a silent client's last packets make an entry that the server
+// never answers. That is no sign of life: it stays lost, and no socket ends it.
+func TestP30EchoOfAnEndedConnection(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t, netlab.LabOptions{})
+	server := serve(t, lab.Pod, "tcp", hostPort(lab.PodAddr, lab.PodPort))
+	c := connect(t, lab.Client, server, hostPort(lab.PodAddr, lab.PodPort))
+	w := watch(t, newReader(lab.Node), Target{Addresses: []netip.Addr{lab.PodAddr}})
+	counts(t, w, 1, 0, 0)
+	must(t, netlab.Flush(lab.Node))
+	counts(t, w, 0, 0, 1)
+	c.end(t)
+	eventually(t, "the last packets are tracked as an unanswered flow", func() bool {
+		s := w.Sessions()
+		return len(s) == 1 && s[0].State == Lost && s[0].Kernel == "ESTABLISHED"
+	})
+	always(t, time.Second, "it is lost, not open", func() bool { return w.Counts().Lost == 1 })
+	w.Report(SocketReport{At: time.Now()})
+	counts(t, w, 0, 0, 0)
+}

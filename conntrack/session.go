@@ -19,7 +19,8 @@ const (
 	Open
 	// Idle had no packet for the target's IdleAfter. It does not block.
 	Idle
-	// Lost was open when its entry vanished. It blocks.
+	// Lost was open when its entry vanished, and neither side was seen to answer
+	// since. It blocks.
 	Lost
 	// Over has ended.
 	Over

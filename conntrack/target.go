@@ -89,7 +89,7 @@ type Target struct {
 	Ports []uint16
 	// Direction is Inbound unless set.
 	Direction Direction
-	// Protocols is TCP and UDP unless set.
+	// Protocols is TCP and UDP unless set; TCP where only sockets can tell.
 	Protocols []Protocol
 	// IdleAfter makes an established session without a packet for this long
 	// idle, so that it does not block. 0 is off.
@@ -99,7 +99,8 @@ type Target struct {
 	LostAfter time.Duration
 	// SocketsReported says that the caller reports the server's own sockets
 	// (Watch.Report), which then decide with conntrack: nothing is known before the
-	// first report, and a network namespace that tracks nothing is no error.
+	// first report, and a network namespace that tracks nothing is no error unless
+	// more than TCP is asked for.
 	SocketsReported bool
 }
 
