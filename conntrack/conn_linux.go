@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/mdlayher/netlink"
@@ -25,6 +26,9 @@ type conn struct {
 	wait bool
 	n    int
 	err  error
+	// busy is set from before a datagram is read until the next read finds none:
+	// while it is handled.
+	busy atomic.Bool
 }
 
 func (k *netlinkKernel) dial(buffer int) (*conn, error) {
@@ -38,12 +42,18 @@ func (k *netlinkKernel) dial(buffer int) (*conn, error) {
 	}
 	c := &conn{nl: nl, raw: raw, buf: make([]byte, buffer)}
 	c.read = func(fd uintptr) bool {
+		c.busy.Store(true)
 		for {
 			c.n, c.err = unix.Read(int(fd), c.buf)
 			if !errors.Is(c.err, unix.EINTR) {
-				return !c.wait || !errors.Is(c.err, unix.EAGAIN)
+				break
 			}
 		}
+		none := errors.Is(c.err, unix.EAGAIN)
+		if none {
+			c.busy.Store(false)
+		}
+		return !c.wait || !none
 	}
 	return c, nil
 }

@@ -22,7 +22,6 @@ type engine struct {
 	mu       sync.Mutex
 	listener listener
 
-	walk, sweep chan struct{}
 	// resting is set while no flow is known that would have to be asked for.
 	resting atomic.Bool
 }
@@ -34,7 +33,6 @@ func startEngine(r *Reader) (*engine, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	e := &engine{
 		r: r, cancel: cancel, group: group,
-		walk: make(chan struct{}, 1), sweep: make(chan struct{}, 1),
 	}
 	if err := e.join(); err != nil {
 		cancel()
@@ -77,6 +75,9 @@ func (e *engine) join() error {
 	e.mu.Lock()
 	e.listener = l
 	e.mu.Unlock()
+	e.r.mu.Lock()
+	e.r.listener = l
+	e.r.mu.Unlock()
 	return nil
 }
 
@@ -84,12 +85,14 @@ func (e *engine) join() error {
 // socket that does not take the filter is closed: the listener then opens another
 // one, with the filter of that time.
 func (e *engine) refilter() error {
+	// The addresses are read under the same lock, or an older filter could be set
+	// behind a newer one.
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	filter, err := eventFilter(e.r.addresses())
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if err := e.listener.setFilter(filter); err != nil {
 		_ = e.listener.close()
 	}
@@ -190,10 +193,10 @@ func (e *engine) event(m message) error {
 func (e *engine) changed(h *host) {
 	h.notify()
 	if h.verify || e.resting.Load() {
-		wake(e.sweep)
+		wake(e.r.sweep)
 	}
 	if h.lost {
-		wake(e.walk)
+		wake(e.r.walk)
 	}
 }
 
@@ -209,8 +212,8 @@ func (e *engine) lost(ctx context.Context, err error) {
 	}
 	r.mu.Unlock()
 	r.log.LogAttrs(ctx, slog.LevelWarn, "events lost, taking a new snapshot", slog.Any("err", err))
-	wake(e.walk)
-	wake(e.sweep)
+	wake(r.walk)
+	wake(r.sweep)
 }
 
 // fault notes that the kernel cannot be asked.

@@ -58,13 +58,16 @@ type host struct {
 	// lost asks for a walk of the entries that have the host as their source,
 	// verify for a look at some of its flows.
 	lost, verify bool
+	// deaf is set while new flows may have come without an event since the latest
+	// walk, because the kernel was told to emit none.
+	deaf bool
 	// limits are the settings of the kernel that judge the host's flows.
 	limits limits
 }
 
 func newHost(addr netip.Addr, l limits) *host {
 	return &host{
-		addr: addr, limits: l,
+		addr: addr, limits: l, deaf: l.events == 0,
 		flows: make(map[flowKey]*flow), sessions: make(map[pairKey]*kept),
 	}
 }

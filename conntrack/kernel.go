@@ -46,6 +46,8 @@ type selection struct {
 type listener interface {
 	setFilter([]bpf.RawInstruction) error
 	receive(each func(message) error) error
+	// idle says that every event that the kernel has told so far was taken in.
+	idle() bool
 	close() error
 }
 

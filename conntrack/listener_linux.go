@@ -72,4 +72,15 @@ func (l *netlinkListener) receive(each func(message) error) error {
 	return err
 }
 
+// idle looks at the socket first and at the reader then: what the one does not
+// have any more the other still has.
+func (l *netlinkListener) idle() bool {
+	empty := false
+	err := l.c.raw.Control(func(fd uintptr) {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		empty = err == nil && n == 0
+	})
+	return err == nil && empty && !l.c.busy.Load()
+}
+
 func (l *netlinkListener) close() error { return l.c.nl.Close() }

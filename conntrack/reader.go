@@ -46,6 +46,9 @@ type Reader struct {
 	mode   SnapshotMode
 	log    *slog.Logger
 
+	// walk and sweep wake those who take snapshots and ask for known flows.
+	walk, sweep chan struct{}
+
 	// life serializes the start and the end of the engine.
 	life   sync.Mutex
 	engine *engine
@@ -54,7 +57,9 @@ type Reader struct {
 	mu     sync.Mutex
 	hosts  map[netip.Addr]*host
 	limits limits
-	stats  Stats
+	// listener is the engine's.
+	listener listener
+	stats    Stats
 	// fault is why no events can be heard, walkFault why no snapshot could be taken.
 	fault, walkFault error
 }
@@ -68,6 +73,7 @@ func NewReader(cfg Config) *Reader {
 	return &Reader{
 		kernel: newKernel(cfg.NetNS), mode: cfg.Snapshot, log: log,
 		hosts: make(map[netip.Addr]*host),
+		walk:  make(chan struct{}, 1), sweep: make(chan struct{}, 1),
 	}
 }
 
@@ -244,7 +250,7 @@ func (r *Reader) joined(w *Watch, fresh []*host) {
 	}
 	w.notify()
 	r.mu.Unlock()
-	wake(r.engine.walk)
+	wake(r.walk)
 }
 
 func (r *Reader) remove(w *Watch) error {
@@ -281,7 +287,7 @@ func (r *Reader) removeLocked(w *Watch) error {
 	err := r.engine.stop()
 	r.engine = nil
 	r.mu.Lock()
-	r.fault, r.walkFault = nil, nil
+	r.fault, r.walkFault, r.listener = nil, nil, nil
 	r.mu.Unlock()
 	return err
 }

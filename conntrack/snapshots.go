@@ -44,7 +44,7 @@ func (e *engine) walkLoop(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-e.walk:
+			case <-e.r.walk:
 			}
 			continue
 		}
@@ -55,7 +55,7 @@ func (e *engine) walkLoop(ctx context.Context) error {
 			case <-ctx.Done():
 				t.Stop()
 				return ctx.Err()
-			case <-e.walk:
+			case <-e.r.walk:
 			case <-t.C:
 			}
 			t.Stop()
@@ -143,7 +143,7 @@ func (w *walker) walk(ctx context.Context, d due) error {
 	}
 	r.noteSnapshot(w.cost)
 	w.note(d, func(h *host) { h.inStepSince(w.began) })
-	wake(w.e.sweep)
+	wake(r.sweep)
 	return nil
 }
 
@@ -164,6 +164,7 @@ func (w *walker) note(d due, f func(*host)) {
 // inStepSince notes a whole snapshot that began then.
 func (h *host) inStepSince(began time.Time) {
 	h.synced, h.walked = true, began
+	h.deaf = h.limits.events == 0
 	for _, w := range h.watches {
 		if w.baseline.IsZero() && w.synced() {
 			w.baseline = time.Now()

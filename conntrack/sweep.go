@@ -26,16 +26,9 @@ const (
 	askAgainAfter = 200 * time.Millisecond
 )
 
-// question is a look at one flow. An answer counts only if nothing was learned of
-// the flow meanwhile.
-type question struct {
-	host    *host
-	flow    *flow
-	touched uint64
-}
-
 // sweeper asks the kernel again for the flows that are known.
 type sweeper struct {
+	asking
 	e                  *engine
 	asker              asker
 	nextFast, nextSlow time.Time
@@ -44,12 +37,10 @@ type sweeper struct {
 	// be others by now.
 	known, urgent int
 	woken         bool
-	questions     []question
-	keys          []flowKey
-	answers       []answer
 }
 
-// sweepLoop asks again until ctx ends. While no flow is known it only waits.
+// sweepLoop asks again until ctx ends. While no flow is known it only reads the
+// kernel's settings, once a second.
 func (e *engine) sweepLoop(ctx context.Context) error {
 	s := &sweeper{e: e}
 	defer s.close()
@@ -63,28 +54,22 @@ func (e *engine) sweepLoop(ctx context.Context) error {
 
 // rest waits until the next sweep is due or somebody wakes the sweeper.
 func (s *sweeper) rest(ctx context.Context) error {
-	var wake <-chan time.Time
-	if next := s.next(); !next.IsZero() {
-		t := time.NewTimer(time.Until(next))
-		defer t.Stop()
-		wake = t.C
-	}
+	t := time.NewTimer(time.Until(s.next()))
+	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-s.e.sweep:
+	case <-s.e.r.sweep:
 		s.woken = true
-	case <-wake:
+	case <-t.C:
 	}
 	return nil
 }
 
-// next is when the next sweep is due; zero while there is nothing to ask.
+// next is when the next sweep is due. While there is nothing to ask, the kernel's
+// settings are read all the same.
 func (s *sweeper) next() time.Time {
-	switch {
-	case s.known == 0 && !s.woken:
-		return time.Time{}
-	case s.urgent > 0 || s.woken:
+	if s.urgent > 0 || s.woken {
 		return earlier(s.nextFast, s.nextSlow)
 	}
 	return s.nextSlow
@@ -160,9 +145,19 @@ func (s *sweeper) refreshLimits() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.setLimits(l)
+}
+
+// setLimits takes over the kernel's settings. Without events nothing tells of new
+// flows: then only walks do. The mutex is held.
+func (r *Reader) setLimits(l limits) {
 	r.limits = l
 	for _, h := range r.hosts {
 		h.limits = l
+		h.deaf = h.deaf || l.events == 0
+	}
+	if l.events == 0 {
+		wake(r.walk)
 	}
 }
 
@@ -179,8 +174,7 @@ func (s *sweeper) collect(fast, slow bool) bool {
 	if !fast && !slow && !verify {
 		return false
 	}
-	clear(s.questions) // lets go of what was dropped since
-	s.questions, s.keys = s.questions[:0], s.keys[:0]
+	s.clear()
 	s.known, s.urgent = 0, 0
 	s.woken = s.woken && !fast && !slow
 	now := time.Now()
@@ -193,8 +187,7 @@ func (s *sweeper) collect(fast, slow bool) bool {
 				s.urgent++
 			}
 			if f.verify || urgent && fast || !urgent && slow {
-				s.questions = append(s.questions, question{host: h, flow: f, touched: f.touched})
-				s.keys = append(s.keys, f.key())
+				s.add(h, f)
 			}
 		}
 	}
@@ -224,54 +217,7 @@ func (s *sweeper) ask() error {
 		}
 		s.asker = a
 	}
-	for start := 0; start < len(s.keys); start += applyBatch {
-		keys := s.keys[start:min(start+applyBatch, len(s.keys))]
-		s.answers = append(s.answers[:0], make([]answer, len(keys))...)
-		asked := time.Now()
-		err := s.asker.ask(keys, func(i int, e *entry) {
-			s.answers[i].told = true
-			if e != nil {
-				s.answers[i].found, s.answers[i].entry = true, *e
-			}
-		})
-		s.take(s.questions[start:start+len(keys)], asked)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// answer is what the kernel said to one question, if it did.
-type answer struct {
-	told, found bool
-	entry       entry
-}
-
-// take takes in the answers to some questions.
-func (s *sweeper) take(questions []question, asked time.Time) {
-	r := s.e.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
-	for i, q := range questions {
-		h, f, a := q.host, q.flow, &s.answers[i]
-		if !a.told || h.flows[f.key()] != f || f.touched != q.touched {
-			continue
-		}
-		changed := true
-		if a.found {
-			changed = h.observe(&a.entry, f.young, asked, now)
-		} else {
-			h.vanished(f, now)
-		}
-		if changed {
-			h.notify()
-		}
-		if h.lost {
-			wake(s.e.walk)
-		}
-	}
+	return s.put(s.asker, s.e.r.take)
 }
 
 func (s *sweeper) close() {

@@ -57,7 +57,7 @@ func TestStalledLooksMakeNobodyIdle(t *testing.T) {
 // A sweep whose time has passed is due at once, however late it is.
 func TestLateSweepIsDueAtOnce(t *testing.T) {
 	t.Parallel()
-	s := &sweeper{e: &engine{}, known: 1, urgent: 1, nextFast: time.Now().Add(-time.Hour), nextSlow: time.Now()}
+	s := &sweeper{e: &engine{r: NewReader(Config{})}, known: 1, urgent: 1, nextFast: time.Now().Add(-time.Hour), nextSlow: time.Now()}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := s.rest(ctx); err != nil {

@@ -69,10 +69,16 @@ func (w *Watch) Err() error {
 	return cmp.Or(w.reader.fault, w.reader.walkFault)
 }
 
-// Counts judges the sessions now. It does not block.
+// Counts judges the sessions now, by what is known. It does not block. Before a
+// zero is acted on it has to be confirmed: see Confirm.
 func (w *Watch) Counts() Counts {
 	w.reader.mu.Lock()
 	defer w.reader.mu.Unlock()
+	return w.countNow()
+}
+
+// countNow judges the sessions. The reader's mutex is held.
+func (w *Watch) countNow() Counts {
 	now := time.Now()
 	c := Counts{Known: !w.closed && w.reader.fault == nil}
 	w.each(now, func(k *kept, state State, held, _ bool) {

@@ -1,0 +1,80 @@
+package conntrack
+
+import "time"
+
+// question is a look at one flow. An answer counts only if nothing was learned of
+// the flow meanwhile.
+type question struct {
+	host    *host
+	flow    *flow
+	touched uint64
+}
+
+// answer is what the kernel said to one question, if it did.
+type answer struct {
+	told, found bool
+	entry       entry
+}
+
+// asking is a round of questions about known flows.
+type asking struct {
+	questions []question
+	keys      []flowKey
+	answers   []answer
+}
+
+// clear begins a new round, and lets go of what was dropped since.
+func (a *asking) clear() {
+	clear(a.questions)
+	a.questions, a.keys = a.questions[:0], a.keys[:0]
+}
+
+func (a *asking) add(h *host, f *flow) {
+	a.questions = append(a.questions, question{host: h, flow: f, touched: f.touched})
+	a.keys = append(a.keys, f.key())
+}
+
+// put asks all questions and hands the answers to take, some at a time.
+func (a *asking) put(to asker, take func(questions []question, answers []answer, asked time.Time)) error {
+	for start := 0; start < len(a.keys); start += applyBatch {
+		keys := a.keys[start:min(start+applyBatch, len(a.keys))]
+		a.answers = append(a.answers[:0], make([]answer, len(keys))...)
+		asked := time.Now()
+		err := to.ask(keys, func(i int, e *entry) {
+			a.answers[i].told = true
+			if e != nil {
+				a.answers[i].found, a.answers[i].entry = true, *e
+			}
+		})
+		take(a.questions[start:start+len(keys)], a.answers, asked)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes in the answers to some questions.
+func (r *Reader) take(questions []question, answers []answer, asked time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	for i, q := range questions {
+		h, f, a := q.host, q.flow, &answers[i]
+		if !a.told || h.flows[f.key()] != f || f.touched != q.touched {
+			continue
+		}
+		changed := true
+		if a.found {
+			changed = h.observe(&a.entry, f.young, asked, now)
+		} else {
+			h.vanished(f, now)
+		}
+		if changed {
+			h.notify()
+		}
+		if h.lost {
+			wake(r.walk)
+		}
+	}
+}
