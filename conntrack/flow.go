@@ -23,6 +23,8 @@ type flow struct {
 	young bool
 	// gone is when the kernel was first seen to have no such entry any more.
 	gone time.Time
+	// learned is when the latest of what is known was told.
+	learned time.Time
 	// touched counts what was learned of the flow. An answer to a question that was
 	// asked before the latest of it is out of date.
 	touched uint64
@@ -32,10 +34,16 @@ type flow struct {
 
 // newFlow begins to keep an entry that was seen between asked and answered.
 func newFlow(e *entry, l limits, asked, answered time.Time) *flow {
-	f := &flow{entry: *e, firstSeen: answered, since: answered}
+	f := &flow{entry: *e, firstSeen: answered, since: answered, learned: answered}
 	f.last.at = answered
 	if e.hasTimeout {
 		f.last.look(e.timeout, fullLife(e, l), asked, answered)
+	}
+	if e.proto == TCP && e.state == tcpSynSent && e.hasTimeout {
+		// Its first packet came that long ago, or the latest try of it.
+		if age := l.tcpSynSent - time.Duration(e.timeout)*time.Second - time.Second; age > 0 {
+			f.firstSeen = answered.Add(-age)
+		}
 	}
 	f.noteEnd(answered)
 	return f
@@ -66,6 +74,7 @@ func fullLife(e *entry, l limits) time.Duration {
 // that changed anything a person would call a change.
 func (f *flow) update(e *entry, l limits, asked, answered time.Time) bool {
 	f.touched++
+	f.learned = answered
 	changed := !f.gone.IsZero()
 	f.gone = time.Time{}
 	f.status, f.id = e.status, e.id
@@ -90,9 +99,20 @@ func (f *flow) update(e *entry, l limits, asked, answered time.Time) bool {
 	return changed
 }
 
-// quiet is how long the flow has had no packet, at the least.
-func (f *flow) quiet(now time.Time) time.Duration {
+// believeAfter is how long a flow has to be looked at before an estimate from its
+// first look is believed: a packet each second would have shown by then.
+const believeAfter = 1500 * time.Millisecond
+
+// quiet is how long the flow has had no packet, at the least. Quiet from before the
+// first look is an estimate by the kernel's general settings, which a policy for
+// single flows may contradict: a datagram session, which ends by being quiet, does
+// without it, and others wait a little. Where there is one look only, it is all
+// there is.
+func (f *flow) quiet(now time.Time, once bool) time.Duration {
 	quiet := f.last.quiet()
+	if watched := f.last.watched(); !once && (f.proto == UDP || watched < believeAfter) {
+		quiet = min(quiet, watched)
+	}
 	if !f.gone.IsZero() {
 		quiet += now.Sub(f.gone) // a packet would have made an entry anew
 	}
@@ -102,6 +122,7 @@ func (f *flow) quiet(now time.Time) time.Duration {
 // vanish takes note that the kernel has no such entry any more.
 func (f *flow) vanish(now time.Time) {
 	f.touched++
+	f.learned = now
 	if f.gone.IsZero() {
 		f.gone = now
 	}
@@ -149,7 +170,8 @@ func (f *flow) ended() bool {
 	}
 	switch f.proto {
 	case TCP:
-		return f.state == tcpLastAck || f.state == tcpTimeWait || f.state == tcpClose
+		unacknowledged := (f.flags[dirOrig]|f.flags[dirReply])&flagDataUnacknowledged != 0
+		return f.state == tcpLastAck && !unacknowledged || f.state == tcpTimeWait || f.state == tcpClose
 	case SCTP:
 		switch f.state {
 		case sctpClosed, sctpShutdownSent, sctpShutdownRecd, sctpShutdownAckSent:
@@ -181,7 +203,13 @@ func (f *flow) continuedBy(e *entry) bool {
 	if f.proto != TCP || f.ended() || f.reply != e.reply || !e.hasState {
 		return false
 	}
-	return e.state != tcpSynSent && e.state != tcpSynSent2 && e.state != tcpSynRecv
+	switch e.state {
+	case tcpSynSent, tcpSynSent2, tcpSynRecv:
+		return false
+	case tcpLastAck, tcpTimeWait, tcpClose:
+		return !f.gone.IsZero()
+	}
+	return true
 }
 
 // unanswered says that the flow was picked up in its middle, and the other side
@@ -196,6 +224,8 @@ func (f *flow) unanswered() bool {
 type rules struct {
 	limits
 	idleAfter, lostAfter time.Duration
+	// once is set where flows are looked at one single time.
+	once bool
 }
 
 // judge says what the flow is now. A flow that never was a session yields 0.
@@ -259,7 +289,14 @@ func (f *flow) liveTCP(now time.Time, r rules, reversed bool) State {
 			return Over
 		}
 		return Open
-	case tcpLastAck, tcpTimeWait, tcpClose:
+	case tcpLastAck:
+		// Both have closed, but what the server sent last may still be on its way,
+		// and be sent again.
+		if f.gone.IsZero() && f.flags[f.serverDir(reversed)]&flagDataUnacknowledged != 0 {
+			return Open
+		}
+		return Over
+	case tcpTimeWait, tcpClose:
 		return Over
 	}
 	return Open // NONE, or a state of a newer kernel
@@ -269,7 +306,7 @@ func (f *flow) liveTCP(now time.Time, r rules, reversed bool) State {
 // delivered. A download whose reader pauses has packets rarely, but somebody
 // would miss it.
 func (f *flow) idleTCP(now time.Time, r rules) bool {
-	if r.idleAfter <= 0 || !f.hasTimeout || f.quiet(now) < r.idleAfter {
+	if r.idleAfter <= 0 || !f.hasTimeout || f.quiet(now, r.once) < r.idleAfter {
 		return false
 	}
 	if r.tcpEstablished > r.stalled() {
@@ -282,7 +319,7 @@ func (f *flow) idleTCP(now time.Time, r rules) bool {
 }
 
 func (f *flow) judgeUDP(now time.Time, r rules) State {
-	switch quiet := f.quiet(now); {
+	switch quiet := f.quiet(now, r.once); {
 	case quiet >= datagramFor:
 		return Over
 	case r.idleAfter > 0 && quiet >= r.idleAfter:
@@ -307,7 +344,7 @@ func (f *flow) judgeSCTP(now time.Time, r rules) State {
 	case sctpClosed, sctpShutdownSent, sctpShutdownRecd, sctpShutdownAckSent:
 		return Over
 	case sctpEstablished, sctpHeartbeatSent, sctpHeartbeatAcked:
-		if r.idleAfter > 0 && f.hasTimeout && f.quiet(now) >= r.idleAfter {
+		if r.idleAfter > 0 && f.hasTimeout && f.quiet(now, r.once) >= r.idleAfter {
 			return Idle
 		}
 	}

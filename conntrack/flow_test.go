@@ -64,8 +64,11 @@ func TestJudgeTCP(t *testing.T) {
 		{tcpFinWait, fin, fin, NoSide, Open, Lost},
 		{tcpCloseWait, none, none, NoSide, Open, Lost},
 
-		{tcpLastAck, fin, none | unack, ClientSide, Over, Over},
-		{tcpLastAck, none, fin | unack, ServerSide, Over, Over},
+		// What the server sent last may have to be sent again.
+		{tcpLastAck, fin, none | unack, ClientSide, Open, Over},
+		{tcpLastAck, none, fin | unack, ServerSide, Open, Over},
+		{tcpLastAck, fin, none, ClientSide, Over, Over},
+		{tcpLastAck, none | unack, fin, ServerSide, Over, Over},
 		{tcpTimeWait, fin, none, ClientSide, Over, Over},
 		{tcpTimeWait, none, fin, ServerSide, Over, Over},
 		{tcpClose, none, none, NoSide, Over, Over},
@@ -200,9 +203,10 @@ func TestJudgeUDP(t *testing.T) {
 		{"silence, 4 s at the least", 0, []told{{0, 30}, {5 * s, 25}}, 0, Open},
 		{"silence, 5 s at the least", 0, []told{{0, 30}, {6 * s, 24}}, 0, Over},
 		{"a packet", 0, []told{{0, 30}, {6 * s, 24}, {7 * s, 29}}, 0, Open},
-		{"first seen quiet for 4 s at the least", 0, []told{{0, 25}}, 0, Open},
-		{"first seen quiet for 5 s at the least", 0, []told{{0, 24}}, 0, Over},
-		{"a stream, first seen quiet for long", statusAssured, []told{{0, 110}}, 0, Over},
+		// By the general setting it has been quiet; a policy of its own may differ.
+		{"first seen quiet for long", 0, []told{{0, 3}}, 0, Open},
+		{"first seen quiet for long, and quiet for 5 s", 0, []told{{0, 9}, {5 * s, 4}}, 0, Over},
+		{"a policy of 12 s, a packet each second", 0, []told{{0, 11}, {2 * s, 11}, {6 * s, 11}}, 0, Open},
 		{"a stream, just now", statusAssured, []told{{0, 119}}, 0, Open},
 		{"more than the setting: nobody knows", 0, []told{{0, 200}}, 0, Open},
 		{"idle before it is over", 0, []told{{0, 30}, {3 * s, 27}}, 2 * s, Idle},
@@ -217,6 +221,39 @@ func TestJudgeUDP(t *testing.T) {
 				t.Errorf("%s, want %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// Where there is one look only, its estimate is all there is.
+func TestJudgeByOneLook(t *testing.T) {
+	r := rules{limits: usualLimits, idleAfter: time.Minute, once: true}
+	for _, tt := range []struct {
+		e         entry
+		remaining uint32
+		want      State
+	}{
+		{entry{proto: UDP}, 25, Open},
+		{entry{proto: UDP}, 24, Over},
+		{entry{proto: UDP, status: statusAssured}, 110, Over},
+		{entry{proto: TCP, status: statusSeenReply, state: tcpEstablished, hasState: true}, 431900, Idle},
+		{entry{proto: TCP, status: statusSeenReply, state: tcpEstablished, hasState: true}, 431990, Open},
+	} {
+		f := looked(tt.e, usualLimits, told{0, tt.remaining})
+		if got := f.judge(epoch, r, false); got != tt.want {
+			t.Errorf("%s with %d s left: %s, want %s", tt.e.proto, tt.remaining, got, tt.want)
+		}
+	}
+}
+
+// The age of a handshake is told by what is left of its time.
+func TestJudgeOldHandshake(t *testing.T) {
+	l := usualLimits
+	l.tcpSynSent = 120 * time.Second
+	for remaining, want := range map[uint32]State{119: Opening, 117: Opening, 110: 0} {
+		f := newFlow(&entry{proto: TCP, state: tcpSynSent, hasState: true, timeout: remaining, hasTimeout: true}, l, epoch, epoch)
+		if got := f.judge(epoch, rules{limits: l}, false); got != want {
+			t.Errorf("%d s left: %s, want %s", remaining, got, want)
+		}
 	}
 }
 
@@ -272,8 +309,9 @@ func TestJudgeIdle(t *testing.T) {
 	}{
 		{"quiet, but not for long enough", usualLimits, established, []told{{0, 431999}, {59 * s, 431940}}, Open},
 		{"quiet", usualLimits, established, []told{{0, 431999}, {60 * s, 431939}}, Idle},
-		{"quiet before anybody looked", usualLimits, established, []told{{0, 431900}}, Idle},
-		{"quiet for hours before anybody looked", usualLimits, established, []told{{0, 420000}}, Idle},
+		{"quiet before anybody looked", usualLimits, established, []told{{0, 431900}, {2 * s, 431898}}, Idle},
+		{"quiet for hours before anybody looked", usualLimits, established, []told{{0, 420000}, {2 * s, 419998}}, Idle},
+		{"a policy of an hour, a packet each second", usualLimits, established, []told{{0, 3599}, {2 * s, 3599}}, Open},
 		{"not looked at for an hour", usualLimits, established, []told{{0, 431999}}, Open},
 		// A download whose reader pauses: 300 s are left at the most, after each of
 		// the server's probes. Nobody knows for how long.

@@ -105,6 +105,11 @@ func (h *host) observe(e *entry, young bool, asked, answered time.Time) bool {
 		return false
 	}
 	f := h.flows[e.key()]
+	if f != nil && asked.Before(f.learned) {
+		// A walk takes its time: this may be older than what is known by now.
+		f.verify, h.verify = true, true
+		return false
+	}
 	if f != nil && f.id == e.id && f.reply == e.reply {
 		f.verify, f.young = false, f.young || young
 		changed := f.update(e, h.limits, asked, answered)

@@ -131,7 +131,7 @@ func TestHostLifeOfASession(t *testing.T) {
 		{eventUpdate, tcpEstablished, [2]uint8{0x23, 0x23}, []State{Open}},
 		{eventUpdate, tcpFinWait, [2]uint8{0x37, 0x23}, []State{Open}},
 		{eventUpdate, tcpCloseWait, [2]uint8{0x27, 0x23}, []State{Open}},
-		{eventUpdate, tcpLastAck, [2]uint8{0x27, 0x33}, nil},
+		{eventUpdate, tcpLastAck, [2]uint8{0x27, 0x33}, []State{Open}},
 		{eventUpdate, tcpTimeWait, [2]uint8{0x27, 0x23}, nil},
 		{eventDestroy, tcpTimeWait, [2]uint8{}, nil},
 	} {

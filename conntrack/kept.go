@@ -111,7 +111,7 @@ func (k *kept) quiet(now time.Time) time.Duration {
 		if !f.hasTimeout || !f.last.estimated {
 			continue
 		}
-		if q := f.quiet(now); quiet < 0 || q < quiet {
+		if q := f.quiet(now, true); quiet < 0 || q < quiet {
 			quiet = q
 		}
 	}

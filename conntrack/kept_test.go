@@ -118,7 +118,7 @@ func TestKeptJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := keptOf(tt.flows...)
-			r := rules{limits: usualLimits, idleAfter: time.Minute}
+			r := rules{limits: usualLimits, idleAfter: time.Minute, once: true}
 			if got, _ := k.judge(epoch.Add(10*s), r, true); got != tt.want {
 				t.Errorf("%s, want %s", got, tt.want)
 			}

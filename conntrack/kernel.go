@@ -69,7 +69,7 @@ type tableSize struct {
 // limits are the kernel's settings that the judgement of a session depends on.
 type limits struct {
 	tcpEstablished, tcpUnacknowledged, tcpMaxRetrans time.Duration
-	tcpClose, tcpTimeWait                            time.Duration
+	tcpSynSent, tcpClose, tcpTimeWait                time.Duration
 	udp, udpStream                                   time.Duration
 	sctpEstablished                                  time.Duration
 	// events is net.netfilter.nf_conntrack_events: 0 none, 1 for all flows, 2 for

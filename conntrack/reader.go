@@ -104,7 +104,7 @@ func (r *Reader) Sessions(ctx context.Context, t Target) ([]Session, Counts, err
 	}
 	// A reader of its own keeps the snapshot, so that nothing is shared.
 	own := &Reader{kernel: r.kernel, log: r.log, limits: limits}
-	w := &Watch{reader: own, target: t}
+	w := &Watch{reader: own, target: t, once: true}
 	for _, a := range t.Addresses {
 		h := newHost(a, limits)
 		h.interest.widen(t)

@@ -35,6 +35,7 @@ func (k *netlinkKernel) limits() (limits, error) {
 			"tcp_timeout_established":    &l.tcpEstablished,
 			"tcp_timeout_unacknowledged": &l.tcpUnacknowledged,
 			"tcp_timeout_max_retrans":    &l.tcpMaxRetrans,
+			"tcp_timeout_syn_sent":       &l.tcpSynSent,
 			"tcp_timeout_close":          &l.tcpClose,
 			"tcp_timeout_time_wait":      &l.tcpTimeWait,
 			"udp_timeout":                &l.udp,

@@ -15,6 +15,8 @@ type Watch struct {
 	target  Target
 	hosts   []*host
 	changes chan struct{}
+	// once is set for a single look.
+	once bool
 
 	// All below is guarded by the reader's mutex.
 	closed bool
@@ -171,7 +173,10 @@ func sortSessions(sessions []Session) {
 
 // each calls f for every session of the target that is not over.
 func (w *Watch) each(now time.Time, f func(k *kept, state State, held, server bool)) {
-	r := rules{limits: w.reader.limits, idleAfter: w.target.IdleAfter, lostAfter: w.target.LostAfter}
+	r := rules{
+		limits: w.reader.limits, idleAfter: w.target.IdleAfter, lostAfter: w.target.LostAfter,
+		once: w.once,
+	}
 	for _, h := range w.hosts {
 		for _, k := range h.sessions {
 			server := k.server(w.target.Ports)
