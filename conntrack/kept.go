@@ -47,6 +47,19 @@ type kept struct {
 	// socket is when the latest report began that had a socket of the session,
 	// zero when the latest whole report had none.
 	socket time.Time
+	// without is when the first whole report began that had none, with no packet
+	// since; zero while it has one.
+	without time.Time
+}
+
+// packetSince says whether a packet may have come since then.
+func (k *kept) packetSince(t time.Time) bool {
+	for _, f := range k.flows {
+		if f.gone.IsZero() && f.last.at.After(t) {
+			return true
+		}
+	}
+	return false
 }
 
 // reversed says whether the flow has the session's server as its source.

@@ -191,6 +191,8 @@ func (r *Reader) Watch(ctx context.Context, t Target) (*Watch, error) {
 	case err == nil:
 	case !errors.Is(err, ErrNotTracking) || !t.SocketsReported:
 		return nil, err
+	case t.Direction.outbound():
+		return nil, fmt.Errorf("the server's sockets tell of inbound sessions only: %w", err)
 	case !t.onlyTCP():
 		return nil, fmt.Errorf("the server's sockets tell of TCP only: %w", err)
 	default:
@@ -201,7 +203,7 @@ func (r *Reader) Watch(ctx context.Context, t Target) (*Watch, error) {
 	r.life.Lock()
 	defer r.life.Unlock()
 	w := &Watch{reader: r, target: t, changes: make(chan struct{}, 1)}
-	w.report.blindSeen = blind
+	w.report.blindSeen, w.untracked = blind, blind
 	fresh := r.add(w, limits)
 	if r.engine == nil {
 		r.engine, err = startEngine(r)

@@ -12,6 +12,14 @@ type Socket struct {
 	Local, Peer netip.AddrPort
 }
 
+// plain is the socket with addresses as conntrack has them.
+func (s Socket) plain() Socket {
+	plain := func(a netip.AddrPort) netip.AddrPort {
+		return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+	}
+	return Socket{Local: plain(s.Local), Peer: plain(s.Peer)}
+}
+
 // SocketReport is one look at the server's own sockets.
 type SocketReport struct {
 	// At is when the look began.
@@ -19,6 +27,9 @@ type SocketReport struct {
 	// Sockets are the TCP connections that count: open, to a port that something
 	// listens on, from elsewhere.
 	Sockets []Socket
+	// Local are such connections with this network namespace's own addresses. They
+	// tell that a session that conntrack knows lives, and are none themselves.
+	Local []Socket
 	// Truncated means that there were more: the report then never proves that a
 	// session is gone.
 	Truncated bool
@@ -35,6 +46,8 @@ const blindAfter = time.Second
 // report is what a watch keeps of the reports that it was given.
 type report struct {
 	at time.Time
+	// first is when the first of them began.
+	first time.Time
 	// blind are sockets without an entry, by when they were first reported so.
 	blind map[Socket]time.Time
 	// blindSeen is set for good once a socket proved to be blind.
@@ -53,7 +66,11 @@ func (w *Watch) Report(r SocketReport) {
 	if w.closed || !r.At.After(w.report.at) {
 		return
 	}
+	previous := w.report.at
 	w.report.at = r.At
+	if w.report.first.IsZero() {
+		w.report.first = r.At
+	}
 	byPeer := make(map[netip.AddrPort][]*kept)
 	for _, h := range w.hosts {
 		for _, k := range h.sessions {
@@ -64,9 +81,13 @@ func (w *Watch) Report(r SocketReport) {
 	}
 	blind := make(map[Socket]time.Time)
 	seen := make(map[*kept]bool)
+	for _, s := range r.Local {
+		if k := w.belongs(s.plain(), byPeer[s.plain().Peer]); k != nil {
+			seen[k] = true
+		}
+	}
 	for _, s := range r.Sockets {
-		s.Local = netip.AddrPortFrom(s.Local.Addr().Unmap().WithZone(""), s.Local.Port())
-		s.Peer = netip.AddrPortFrom(s.Peer.Addr().Unmap().WithZone(""), s.Peer.Port())
+		s = s.plain()
 		if known := byPeer[s.Peer]; len(known) > 0 {
 			if k := w.belongs(s, known); k != nil {
 				seen[k] = true
@@ -77,12 +98,20 @@ func (w *Watch) Report(r SocketReport) {
 			continue
 		}
 		first, again := w.report.blind[s]
-		if !again || !w.synced() {
+		switch {
+		case again && w.synced():
+		case w.untracked:
+			first = r.At.Add(-blindAfter) // nothing has an entry here
+		default:
 			first = r.At // without the whole table nothing says that it has no entry
 		}
 		blind[s] = first
 		if r.At.Sub(first) >= blindAfter {
 			w.report.blindSeen = true
+			if r.At.After(w.report.first) && !w.report.believed(s, previous) {
+				w.created++ // it came while we watched
+				w.lastNew = later(w.lastNew, r.At)
+			}
 		}
 	}
 	if r.Truncated {
@@ -124,12 +153,15 @@ func (w *Watch) belongs(s Socket, known []*kept) *kept {
 func (w *Watch) joined(k *kept, has bool, r SocketReport, now time.Time) {
 	switch {
 	case has:
-		k.socket = r.At
+		k.socket, k.without = r.At, time.Time{}
 		return
 	case r.Truncated:
 		return
 	}
 	k.socket = time.Time{}
+	if k.without.IsZero() || k.packetSince(k.without) {
+		k.without = r.At
+	}
 	h := w.hostOf(k)
 	if h == nil {
 		return
@@ -144,7 +176,9 @@ func (w *Watch) joined(k *kept, has bool, r SocketReport, now time.Time) {
 		case f.unanswered():
 			lost = f.firstSeen.Before(r.At)
 		default:
-			lost = f.ended() && !f.mayRevive()
+			// Two whole looks without a socket, and no packet between: what its entry
+			// still says is the echo of an end that nobody tracked.
+			lost = f.ended() && !f.mayRevive() || r.At.Sub(k.without) >= blindAfter
 		}
 		if lost {
 			h.drop(f)
@@ -169,6 +203,12 @@ func (w *Watch) synced() bool {
 		}
 	}
 	return true
+}
+
+// believed says whether the socket counted as blind at an earlier report.
+func (r *report) believed(s Socket, at time.Time) bool {
+	first, known := r.blind[s]
+	return known && (at.Sub(first) >= blindAfter || !first.After(r.first))
 }
 
 // countBlind is how many sockets are known to be invisible to conntrack.

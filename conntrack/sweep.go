@@ -175,6 +175,7 @@ func (s *sweeper) collect(fast, slow bool) bool {
 		return false
 	}
 	s.clear()
+	before := s.urgent
 	s.known, s.urgent = 0, 0
 	s.woken = s.woken && !fast && !slow
 	now := time.Now()
@@ -192,6 +193,9 @@ func (s *sweeper) collect(fast, slow bool) bool {
 		}
 	}
 	s.e.resting.Store(s.urgent == 0)
+	if s.urgent < before {
+		s.notified = time.Time{} // some session has ended by time alone
+	}
 	return true
 }
 

@@ -15,8 +15,8 @@ type Watch struct {
 	target  Target
 	hosts   []*host
 	changes chan struct{}
-	// once is set for a single look.
-	once bool
+	// once is set for a single look, untracked where nothing but sockets tells.
+	once, untracked bool
 
 	// All below is guarded by the reader's mutex.
 	closed bool
@@ -197,7 +197,7 @@ func (w *Watch) relevant(k *kept, server bool) bool {
 		return false
 	}
 	if server {
-		return t.Direction.inbound() && w.serves(k.local.Port())
+		return t.Direction.inbound() && (w.serves(k.local.Port()) || w.redirected(k))
 	}
 	if !t.Direction.outbound() {
 		return false
@@ -208,6 +208,17 @@ func (w *Watch) relevant(k *kept, server bool) bool {
 	}
 	// Between two of the target's own addresses it counts once, at its server.
 	return !t.Direction.inbound() || !w.has(f.reply.src.Addr())
+}
+
+// redirected says whether the session was meant for a served port of the host and
+// led to another one of it, as a proxy in the same network namespace has it.
+func (w *Watch) redirected(k *kept) bool {
+	for _, f := range k.flows {
+		if f.orig.dst.Addr() == k.local.Addr() && w.serves(f.orig.dst.Port()) {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *Watch) serves(port uint16) bool {

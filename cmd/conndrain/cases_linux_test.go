@@ -2,6 +2,7 @@ package main
 
 import (
 	"os/exec"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -99,7 +100,7 @@ func TestSocketsDecideWhereConntrackIsBypassed(t *testing.T) {
 
 			p := start(t, lab.Pod, nil, "wait", "--address", lab.PodAddr.String(), "--timeout", "50s", "--output", "json")
 			waitFor(t, "the session is seen", func() bool { return p.stderr.has("open=1") })
-			if !p.stderr.has("bypasses connection tracking") {
+			if !p.stderr.has("bypass connection tracking") {
 				t.Error("stderr does not say that connection tracking is bypassed")
 			}
 			talk(t, c)
@@ -110,6 +111,40 @@ func TestSocketsDecideWhereConntrackIsBypassed(t *testing.T) {
 				t.Error("want Drained by sockets after one session")
 			}
 		})
+	}
+}
+
+// TestSocketsDecideFromTheStart has a server in whose namespace no rule tracks.
+func TestSocketsDecideFromTheStart(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t, netlab.LabOptions{})
+	serve(t, lab.Pod, lab.PodPort)
+	wait := func(code int, args ...string) *process {
+		p := start(t, lab.Pod, nil, append([]string{"wait", "--address", lab.PodAddr.String(), "--output", "json"}, args...)...)
+		p.exit(t, code)
+		return p
+	}
+
+	// Nobody is there.
+	p := wait(0, "--timeout", "50s")
+	if got := p.outcome(t); got.Reason != "Drained" || got.Source != "sockets" || !is(got.Open, 0) || !is(got.Peak, 0) {
+		t.Error("want Drained by sockets, without a session ever")
+	}
+	if n := strings.Count(p.stderr.String(), "bypass connection tracking"); n != 1 {
+		t.Errorf("said %d times that connection tracking is bypassed, want once", n)
+	}
+
+	// No socket has an entry here, so that one look is enough.
+	dial(t, lab.Client, lab.PodAddr, lab.PodPort)
+	got := wait(3, "--timeout", "500ms").outcome(t)
+	if got.Reason != "Expired" || got.Source != "sockets" || !is(got.Open, 1) || !is(got.Cut, 1) || !is(got.New, 0) {
+		t.Errorf("%+v, want Expired by sockets with one session cut", got)
+	}
+
+	// Sockets know nothing of UDP, so that a promise about it cannot be kept.
+	p = wait(1, "--timeout", "50s", "--protocol", "tcp,udp")
+	if !p.stderr.has("--protocol tcp") || !p.stderr.has("nft ") || p.stdout.String() != "" {
+		t.Error("stderr does not say what to do about UDP")
 	}
 }
 
@@ -129,7 +164,7 @@ func TestWaitInTheServersNamespace(t *testing.T) {
 	if got := p.outcome(t); got.Reason != "Drained" || got.Source != "conntrack" || !is(got.Peak, 1) {
 		t.Error("want Drained by conntrack after one session")
 	}
-	if p.stderr.has("bypasses") {
+	if p.stderr.has("bypass") {
 		t.Error("stderr says that connection tracking is bypassed")
 	}
 }

@@ -57,6 +57,8 @@ func (w *fakeWatch) Counts() conntrack.Counts {
 	return w.counts
 }
 
+func (w *fakeWatch) Confirm(context.Context) (conntrack.Counts, error) { return w.Counts(), nil }
+
 func (w *fakeWatch) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

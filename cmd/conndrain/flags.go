@@ -35,8 +35,11 @@ func (f *targetFlags) add(cmd *cobra.Command) {
 		"inbound: the address is the server; outbound: it is the client; both")
 	fs.Var(&listValue[conntrack.Protocol]{values: &f.target.Protocols, parse: conntrack.ParseProtocol, kind: "WORD,..."}, "protocol",
 		"tcp, udp, sctp")
+	// The help names the default; not to ask for any lets the sockets of this
+	// machine decide alone where they must, which know TCP only.
+	f.target.Protocols = nil
 	durationVar(fs, &f.target.IdleAfter, "idle-after", 0,
-		"a session without a packet for this long is idle and does not count (default off)")
+		"a session without a packet for this long is idle and does not block (default off)")
 	completeWords(cmd, "direction", "inbound", "outbound", "both")
 	completeList(cmd, "protocol", "tcp", "udp", "sctp")
 	for _, free := range []string{"address", "port", "idle-after"} {
@@ -61,6 +64,11 @@ func (f *targetFlags) validate() error {
 	}
 	if err := f.target.Validate(); err != nil {
 		return usageError{err}
+	}
+	for _, a := range f.target.Addresses {
+		if a.Unmap().IsLoopback() {
+			return usagef("--address %s is loopback: a machine's connections to itself are no sessions; name the address that clients use", a)
+		}
 	}
 	if f.snapshot == conntrack.Filter && !slices.ContainsFunc(f.target.Addresses, isIPv4) {
 		return usagef("--snapshot filter is for IPv4: the kernel cannot search its table for an IPv6 address; use auto or stream")

@@ -17,7 +17,11 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup makes it
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	// A second signal ends the process even if the first one's way out hangs.
 	context.AfterFunc(ctx, stop)
@@ -31,6 +35,8 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	addBuiltin(root)
+	addHelp(root)
 	cmd, err := root.ExecuteContextC(ctx)
 	return finish(cmd, err, stderr)
 }

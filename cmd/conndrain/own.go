@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -13,10 +12,15 @@ import (
 
 // looker returns how to look at this namespace's sockets, or nil where they say
 // nothing about the target: they know inbound TCP sessions of own addresses only.
-func (f *waitFlags) looker() looker {
+func (f *waitFlags) looker() (looker, error) {
 	t := f.target
-	if t.Direction != conntrack.Inbound || !slices.Contains(t.Protocols, conntrack.TCP) || !allOwn(t.Addresses) {
-		return nil
+	own, others := split(t.Addresses)
+	tcp := len(t.Protocols) == 0 || slices.Contains(t.Protocols, conntrack.TCP)
+	switch {
+	case t.Direction == conntrack.Outbound || !tcp || len(own) == 0:
+		return nil, nil
+	case len(others) > 0:
+		return nil, usagef("%s is an address of this network namespace and %s is not: wait for them one by one, because the sockets here tell of the former only", own[0], others[0])
 	}
 	// A server that has stopped to listen goes on with what it has accepted.
 	listened := slices.Clone(t.Ports)
@@ -31,40 +35,39 @@ func (f *waitFlags) looker() looker {
 			}
 		}
 		report := conntrack.SocketReport{At: look.At, BlindPorts: t.Ports}
-		for _, s := range look.Counted(sockdiag.Scope{Listened: listened, Addresses: t.Addresses}) {
-			report.Sockets = append(report.Sockets, conntrack.Socket{Local: s.Local, Peer: s.Peer})
-		}
+		scope := sockdiag.Scope{Listened: listened, Addresses: t.Addresses}
+		report.Sockets = toReport(look.Counted(scope))
+		report.Local = toReport(look.Local(scope))
 		return report, nil
-	}
+	}, nil
 }
 
-// allOwn says whether all addresses are ones of this network namespace.
-func allOwn(addrs []netip.Addr) bool {
-	nets, err := net.InterfaceAddrs()
-	if err != nil {
-		return false
+func toReport(sockets []sockdiag.Socket) []conntrack.Socket {
+	reported := make([]conntrack.Socket, 0, len(sockets))
+	for _, s := range sockets {
+		reported = append(reported, conntrack.Socket{Local: s.Local, Peer: s.Peer})
 	}
-	var own []netip.Addr
-	for _, n := range nets {
-		if ipnet, ok := n.(*net.IPNet); ok {
-			if a, ok := netip.AddrFromSlice(ipnet.IP); ok {
-				own = append(own, a.Unmap())
+	return reported
+}
+
+// split tells the addresses of this network namespace from others.
+func split(addrs []netip.Addr) (own, others []netip.Addr) {
+	var here []netip.Addr
+	if nets, err := net.InterfaceAddrs(); err == nil {
+		for _, n := range nets {
+			if ipnet, ok := n.(*net.IPNet); ok {
+				if a, ok := netip.AddrFromSlice(ipnet.IP); ok {
+					here = append(here, a.Unmap())
+				}
 			}
 		}
 	}
 	for _, a := range addrs {
-		if !slices.Contains(own, a.Unmap().WithZone("")) {
-			return false
+		if slices.Contains(here, a.Unmap().WithZone("")) {
+			own = append(own, a)
+		} else {
+			others = append(others, a)
 		}
 	}
-	return true
-}
-
-// warn says what is surprising about the target without being wrong.
-func (f *targetFlags) warn(say func(string)) {
-	for _, a := range f.target.Addresses {
-		if a.IsLoopback() {
-			say(fmt.Sprintf("%s is loopback: what connects an address with itself does not count", a))
-		}
-	}
+	return own, others
 }

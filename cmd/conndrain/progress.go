@@ -45,7 +45,8 @@ func (p *progress) note(text string) {
 }
 
 // blindNote is what a person should know of a machine whose table is not whole.
-const blindNote = "this machine's data path bypasses connection tracking: going by the sockets of this network namespace"
+const blindNote = "connections bypass connection tracking here: this machine's sockets decide " +
+	"(they tell of TCP alone; UDP is not seen, and --idle-after does not apply to them)"
 
 // show shows where the wait stands, or leaves it if it was shown only just now.
 func (p *progress) show(s status) {
@@ -66,7 +67,7 @@ func (p *progress) show(s status) {
 	since := now.Sub(p.shown)
 	if p.shown.IsZero() {
 		since = lineAtLeast
-		if !s.counts.Known {
+		if !s.certain() {
 			// The first moments of every wait are unknown and not worth a line.
 			since = now.Sub(p.began)
 		}
@@ -76,11 +77,12 @@ func (p *progress) show(s status) {
 		return
 	}
 	p.last, p.shown = state, now
-	fmt.Fprintf(p.w, "%s left=%s\n", state, roundUp(s.left))
+	fmt.Fprintf(p.w, "%s left=%s\n", state, left(s.left))
 }
 
 func (p *progress) redraw(s status, now time.Time) {
-	line := p.subject + ": " + spoken(s) + ", " + roundUp(s.left).String() + " left"
+	// What a narrow terminal cuts off is what its reader knows.
+	line := left(s.left) + " left: " + spoken(s) + " at " + p.subject
 	// The last column stays free: a terminal may wrap when it is written to.
 	if width, _ := p.screen.size(); len(line) >= width {
 		line = line[:width-1]
@@ -100,9 +102,12 @@ func (p *progress) clear() {
 	}
 }
 
+// certain says whether the counts can be shown.
+func (s status) certain() bool { return certain(s.counts, s.socketsPending) }
+
 // plainState is a status in keys, for logs.
 func plainState(s status) string {
-	if !s.counts.Known {
+	if !s.certain() {
 		return "phase=" + s.phase.String() + " sessions=unknown"
 	}
 	c := s.counts
@@ -115,7 +120,7 @@ func plainState(s status) string {
 
 // spoken is a status in words.
 func spoken(s status) string {
-	if !s.counts.Known {
+	if !s.certain() {
 		return "sessions unknown"
 	}
 	c := s.counts
@@ -132,7 +137,12 @@ func spoken(s status) string {
 	return strings.Join(parts, ", ")
 }
 
-// roundUp is a length of time in whole seconds that says 0s only when it is over.
-func roundUp(d time.Duration) time.Duration {
-	return (d + time.Second - 1).Truncate(time.Second)
+// left is how long there is in whole seconds, in tenths where that is not one. It
+// says 0s only when it is over.
+func left(d time.Duration) string {
+	const tenth = time.Second / 10
+	if d > 0 && d <= 9*tenth {
+		return fmt.Sprintf("%.1fs", (d + tenth - 1).Truncate(tenth).Seconds())
+	}
+	return plain((d + time.Second - 1).Truncate(time.Second))
 }

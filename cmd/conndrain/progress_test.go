@@ -94,9 +94,9 @@ func TestProgressOnATerminal(t *testing.T) {
 		p.clear()
 		p.clear()
 		want := strings.Join([]string{
-			"10.0.0.1: sessions unknown, 1m0s left",
-			"10.0.0.1: 3 open, 1 idle, 0 lost, 2 new, 59s left",
-			"conndrain wait: " + blindNote + "\n" + eraseLine + "10.0.0.1: 0 open, 1 idle, 0 lost, 2 new, settling, 58s left",
+			"60s left: sessions unknown at 10.0.0.1",
+			"59s left: 3 open, 1 idle, 0 lost, 2 new at 10.0.0.1",
+			"conndrain wait: " + blindNote + "\n" + eraseLine + "58s left: 0 open, 1 idle, 0 lost, 2 new, settling at 10.0.0.1",
 			"",
 		}, eraseLine)
 		if diff := cmp.Diff(eraseLine+want, out.String()); diff != "" {
@@ -111,5 +111,40 @@ func TestProgressFitsTheTerminal(t *testing.T) {
 	p.show(draining(3, time.Minute))
 	if n := len(strings.TrimPrefix(out.String(), eraseLine)); n != 79 {
 		t.Errorf("a line of %d characters on a terminal of 80", n)
+	}
+}
+
+// TestProgressDoesNotTakePendingForNone has a socket that may be a session.
+func TestProgressDoesNotTakePendingForNone(t *testing.T) {
+	for _, s := range []status{
+		{phase: lifecycle.Draining, counts: conntrack.Counts{Known: true, ReportsPending: true}},
+		{phase: lifecycle.Draining, counts: conntrack.Counts{Known: true}, socketsPending: true},
+	} {
+		if got, want := plainState(s), "phase=draining sessions=unknown"; got != want {
+			t.Errorf("line %q, want %q", got, want)
+		}
+		if got, want := spoken(s), "sessions unknown"; got != want {
+			t.Errorf("words %q, want %q", got, want)
+		}
+	}
+	s := draining(3, time.Minute)
+	s.socketsPending = true
+	if !strings.Contains(plainState(s), "open=3") {
+		t.Error("sessions that are there are not shown")
+	}
+}
+
+func TestTimeLeft(t *testing.T) {
+	for _, tc := range []struct {
+		left time.Duration
+		want string
+	}{
+		{0, "0s"}, {time.Nanosecond, "0.1s"}, {300 * time.Millisecond, "0.3s"}, {950 * time.Millisecond, "1s"},
+		{time.Second, "1s"}, {time.Second + 1, "2s"}, {time.Minute, "60s"}, {5 * time.Minute, "5m"},
+		{90 * time.Minute, "1h30m"}, {10 * time.Hour, "10h"}, {2*time.Hour + time.Second, "2h0m1s"},
+	} {
+		if got := left(tc.left); got != tc.want {
+			t.Errorf("%s left: %q, want %q", tc.left, got, tc.want)
+		}
 	}
 }

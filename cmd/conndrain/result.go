@@ -13,9 +13,9 @@ import (
 type result struct {
 	reason lifecycle.Reason
 	waited time.Duration
-	// counts are those of the end, last known the latest that were not unknown.
+	// counts are those of the end, last known the latest that were certain.
 	counts, lastKnown conntrack.Counts
-	// everKnown is false if there was no moment at which the sessions were known.
+	// everKnown is false if there was no moment at which they were.
 	everKnown bool
 	// socketsPending is true if the sockets of this machine were not done.
 	socketsPending bool
@@ -25,12 +25,30 @@ type result struct {
 	left []conntrack.Session
 }
 
-// cut is how many sessions a release at the deadline cuts, as far as is known.
-func (r result) cut() int {
-	if r.reason != lifecycle.Expired {
-		return 0
+// certain says whether counts can be shown. They cannot while a socket may still
+// turn out to be a session that conntrack does not see, and neither can a zero
+// that the sockets have yet to confirm.
+func certain(c conntrack.Counts, socketsPending bool) bool {
+	unconfirmed := socketsPending && c.Blocking() == 0
+	return c.Known && !c.ReportsPending && !unconfirmed
+}
+
+// known says whether the end's counts are certain.
+func (r result) known() bool { return certain(r.counts, r.socketsPending) }
+
+// cut is how many sessions a release at the deadline cuts: what was last known.
+// It is nil where nobody could know, also where that was zero but may be no more.
+func (r result) cut() *int {
+	cut := r.lastKnown.Blocking()
+	switch {
+	case !r.everKnown:
+		return nil
+	case r.reason != lifecycle.Expired:
+		return new(0)
+	case cut == 0 && !r.known():
+		return nil
 	}
-	return r.lastKnown.Blocking()
+	return &cut
 }
 
 // MarshalJSON writes the result as one object. What is unknown is null.
@@ -51,12 +69,11 @@ func (r result) MarshalJSON() ([]byte, error) {
 		Source:        r.counts.Source,
 		WaitedSeconds: seconds(r.waited),
 	}
-	if r.counts.Known {
+	if r.known() {
 		o.Open, o.Idle, o.Lost = &r.counts.Open, &r.counts.Idle, &r.counts.Lost
 	}
 	if r.everKnown {
-		cut := r.cut()
-		o.Cut, o.Peak, o.New = &cut, &r.lastKnown.Peak, &r.lastKnown.New
+		o.Cut, o.Peak, o.New = r.cut(), &r.lastKnown.Peak, &r.lastKnown.New
 	}
 	return json.Marshal(o)
 }

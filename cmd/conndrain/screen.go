@@ -50,7 +50,9 @@ func picture(title string, sessions []conntrack.Session, width, height int) []by
 	room := max(height-5, 0)
 	hidden := max(len(sessions)-room, 0)
 	if shown := sessions[:len(sessions)-hidden]; len(shown) > 0 {
-		for row := range bytes.Lines(newTable(shown).bytes()) {
+		t := newTable(shown)
+		t.fit(width - 1)
+		for row := range bytes.Lines(t.bytes()) {
 			line(bytes.TrimSuffix(row, []byte{'\n'}))
 		}
 	}

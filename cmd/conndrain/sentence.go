@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ func (r result) drained(subject, waited string) string {
 		extra += fmt.Sprintf("; %d began meanwhile", r.counts.New)
 	}
 	if r.counts.Idle > 0 {
-		extra += fmt.Sprintf("; %s not counted as idle", plural(r.counts.Idle, "session"))
+		extra += fmt.Sprintf("; %s did not block", plural(r.counts.Idle, "idle session"))
 	}
 	if r.counts.Source == conntrack.FromSockets {
 		extra += "; decided by the sockets of this machine"
@@ -67,16 +68,18 @@ func (r result) whatHeld(subject string) string {
 	switch c := r.counts; {
 	case r.fault != nil:
 		return fmt.Sprintf("it is unknown which sessions of %s still live: %v", subject, r.fault)
-	case !r.everKnown:
+	case !r.everKnown && c.ReportsPending:
+		return fmt.Sprintf("it is unknown which sessions of %s live: to tell takes two looks at the sockets of this machine, a second apart", subject)
+	case !r.everKnown && !c.Known:
 		return fmt.Sprintf("it is unknown which sessions of %s live: there was no whole look at the kernel's table", subject)
-	case !c.Known:
+	case !c.Known || c.ReportsPending:
 		return fmt.Sprintf("it is unknown which sessions of %s still live (last known: %d)", subject, r.lastKnown.Blocking())
 	case c.Blocking() > 0:
 		verb := "are"
 		if c.Blocking() == 1 {
 			verb = "is"
 		}
-		return fmt.Sprintf("%s of %s %s left (%d open, %d lost, %d idle beside them), %d with a packet in the last 5 s",
+		return fmt.Sprintf("%s of %s %s left (%d open, %d lost, %d idle beside them), %d with a packet in the last 5 s or an unknown time ago",
 			plural(c.Blocking(), "session"), subject, verb, c.Open, c.Lost, c.Idle, c.Active)
 	case c.Opening > 0:
 		return fmt.Sprintf("%s of %s had only just begun", plural(c.Opening, "handshake"), subject)
@@ -86,13 +89,21 @@ func (r result) whatHeld(subject string) string {
 	return fmt.Sprintf("no session of %s is left", subject)
 }
 
-// stateWords is a session's state, and the kernel's word for it where it differs.
+// stateWords is a session's state, and why: the kernel's word, or that nothing
+// but the server's socket is left of it.
 func stateWords(s conntrack.Session) string {
-	if s.Kernel == "" {
+	why := s.Kernel
+	if s.State == conntrack.Open && (s.Source == conntrack.FromSockets || slices.Contains(endedStates, s.Kernel)) {
+		why = "socket only"
+	}
+	if why == "" {
 		return s.State.String()
 	}
-	return s.State.String() + " (" + s.Kernel + ")"
+	return s.State.String() + " (" + why + ")"
 }
+
+// endedStates are the kernel's words for a TCP entry whose session is over.
+var endedStates = []string{"LAST_ACK", "TIME_WAIT", "CLOSE"}
 
 func quietWords(d time.Duration) string {
 	if d < 0 {

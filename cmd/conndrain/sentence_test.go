@@ -24,17 +24,21 @@ func TestSentence(t *testing.T) {
 		{"nothing was there", lifecycle.Drained, counts{Known: true}, nil,
 			"Drained: 10.0.0.1 had no open session (looked for 12.3s)."},
 		{"only idle ones", lifecycle.Drained, counts{Known: true, Idle: 2}, nil,
-			"Drained: 10.0.0.1 had no open session (looked for 12.3s; 2 sessions not counted as idle)."},
+			"Drained: 10.0.0.1 had no open session (looked for 12.3s; 2 idle sessions did not block)."},
 		{"some ended", lifecycle.Drained, counts{Known: true, Peak: 7, New: 1, Idle: 1}, nil,
-			"Drained: the last session of 10.0.0.1 ended, after 12.3s; at most 7 at a time; 1 began meanwhile; 1 session not counted as idle."},
+			"Drained: the last session of 10.0.0.1 ended, after 12.3s; at most 7 at a time; 1 began meanwhile; 1 idle session did not block."},
 		{"by sockets", lifecycle.Drained, counts{Known: true, Peak: 1, Source: conntrack.FromSockets}, nil,
 			"Drained: the last session of 10.0.0.1 ended, after 12.3s; at most 1 at a time; decided by the sockets of this machine."},
 		{"expired", lifecycle.Expired, counts{Known: true, Open: 2, Lost: 1, Idle: 4, Active: 1}, nil,
-			"Expired: after 12.3s 3 sessions of 10.0.0.1 are left (2 open, 1 lost, 4 idle beside them), 1 with a packet in the last 5 s."},
+			"Expired: after 12.3s 3 sessions of 10.0.0.1 are left (2 open, 1 lost, 4 idle beside them), 1 with a packet in the last 5 s or an unknown time ago."},
 		{"expired, one", lifecycle.Expired, counts{Known: true, Open: 1}, nil,
-			"Expired: after 12.3s 1 session of 10.0.0.1 is left (1 open, 0 lost, 0 idle beside them), 0 with a packet in the last 5 s."},
+			"Expired: after 12.3s 1 session of 10.0.0.1 is left (1 open, 0 lost, 0 idle beside them), 0 with a packet in the last 5 s or an unknown time ago."},
 		{"expired, never known", lifecycle.Expired, counts{}, func(r *result) { r.everKnown = false },
 			"Expired: after 12.3s it is unknown which sessions of 10.0.0.1 live: there was no whole look at the kernel's table."},
+		{"expired, sockets never looked at twice", lifecycle.Expired, counts{Known: true, ReportsPending: true}, func(r *result) { r.everKnown = false },
+			"Expired: after 12.3s it is unknown which sessions of 10.0.0.1 live: to tell takes two looks at the sockets of this machine, a second apart."},
+		{"expired, sockets pending", lifecycle.Expired, counts{Known: true, Open: 2, ReportsPending: true}, nil,
+			"Expired: after 12.3s it is unknown which sessions of 10.0.0.1 still live (last known: 2)."},
 		{"expired, unknown", lifecycle.Expired, counts{Open: 3, Lost: 1}, nil,
 			"Expired: after 12.3s it is unknown which sessions of 10.0.0.1 still live (last known: 4)."},
 		{"expired, fault", lifecycle.Expired, counts{}, func(r *result) { r.fault = errors.New("no buffer space") },
@@ -82,10 +86,31 @@ func TestTextListsWhatWasLeft(t *testing.T) {
 	}
 	want = []string{
 		"  and 2 more",
-		"Expired: after 1m30s 12 sessions of 10.244.1.7 are left (12 open, 0 lost, 0 idle beside them), 0 with a packet in the last 5 s.",
+		"Expired: after 1m30s 12 sessions of 10.244.1.7 are left (12 open, 0 lost, 0 idle beside them), 0 with a packet in the last 5 s or an unknown time ago.",
 		"",
 	}
 	if diff := cmp.Diff(want, lines[10:]); diff != "" {
 		t.Errorf("end (-want +got):\n%s", diff)
+	}
+}
+
+// TestStateWords says what is left of a session that its entry calls over.
+func TestStateWords(t *testing.T) {
+	for _, tc := range []struct {
+		s    conntrack.Session
+		want string
+	}{
+		{conntrack.Session{State: conntrack.Open, Kernel: "ESTABLISHED"}, "open (ESTABLISHED)"},
+		{conntrack.Session{State: conntrack.Open, Kernel: "TIME_WAIT"}, "open (socket only)"},
+		{conntrack.Session{State: conntrack.Open, Kernel: "CLOSE"}, "open (socket only)"},
+		{conntrack.Session{State: conntrack.Open, Kernel: "LAST_ACK"}, "open (socket only)"},
+		{conntrack.Session{State: conntrack.Open, Source: conntrack.FromSockets}, "open (socket only)"},
+		{conntrack.Session{State: conntrack.Lost, Kernel: "CLOSE_WAIT"}, "lost (CLOSE_WAIT)"},
+		{conntrack.Session{State: conntrack.Over, Kernel: "TIME_WAIT"}, "over (TIME_WAIT)"},
+		{conntrack.Session{State: conntrack.Open}, "open"},
+	} {
+		if got := stateWords(tc.s); got != tc.want {
+			t.Errorf("%s, %q: %q, want %q", tc.s.State, tc.s.Kernel, got, tc.want)
+		}
 	}
 }

@@ -29,9 +29,12 @@ with --watch as they come and go until it is interrupted.
 
 Columns: CLIENT is the client's own address ("as" what the server sees where it is
 masqueraded), SERVER where it was led to, ASKED FOR what it asked for (a Service,
-a node port or the server itself), STATE whether it counts, KERNEL the kernel's
+a node port or the server itself), STATE whether it blocks, KERNEL the kernel's
 word, QUIET how long there was no packet at the least, CLOSED FIRST who sent the
-first FIN.
+first FIN. Where a terminal is too narrow --watch leaves out some of them.
+
+Where --watch writes lines, each begins with a sign: = present at the start,
++ opened, ~ changed, - ended, * known, ? unknown for now.
 
 Exit codes: 0 done, 1 error, 2 usage, 130 interrupted.
 
@@ -58,7 +61,7 @@ pod that is the node's.`,
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().BoolVar(&f.watch, "watch", false,
+	switchVar(cmd.Flags(), &f.watch, "watch", "",
 		"go on: renew on a terminal, otherwise one line for each change (one JSON object with --output json)")
 	f.addLast(cmd)
 	return cmd
@@ -72,7 +75,6 @@ const collectFrom = 64 << 20
 func showSessions(cmd *cobra.Command, f *sessionsFlags) error {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(collectFrom)
-	f.warn(func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text) })
 	sessions, counts, err := f.snapshotNow(cmd.Context())
 	if err != nil {
 		return err

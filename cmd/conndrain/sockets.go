@@ -22,6 +22,9 @@ const (
 	lookAtLeast = time.Second
 	// lookAgain is the pause while nothing is left and only quiet time passes.
 	lookAgain = lookAtLeast / 2
+	// lookSeldom is the pause while conntrack shows open sessions: two looks without
+	// a socket end one whose end was not tracked.
+	lookSeldom = 10 * time.Second
 )
 
 // never is longer than any wait.
@@ -148,6 +151,8 @@ func (s *sockets) pause(c conntrack.Counts) time.Duration {
 		return max(lookAgain, s.affordable())
 	case c.Lost > 0:
 		return lookAtLeast
+	case c.Open > 0:
+		return lookSeldom
 	}
 	return never
 }

@@ -13,12 +13,19 @@ import (
 // columns are the table's heads.
 var columns = [...]string{"PROTO", "CLIENT", "SERVER", "ASKED FOR", "STATE", "KERNEL", "QUIET", "CLOSED FIRST"}
 
+// spare are the columns that a narrow terminal can do without, in the order in
+// which they go: ASKED FOR, PROTO and KERNEL.
+var spare = [...]int{3, 0, 5}
+
 // table lays out sessions in columns. All cells live in one buffer, because a
 // table may have thousands of rows and is often read by a program.
 type table struct {
 	cells []byte
 	ends  []int
 	width [len(columns)]int
+	// hidden columns are left out, and gap is the space between the others.
+	hidden [len(columns)]bool
+	gap    int
 }
 
 func newTable(sessions []conntrack.Session) *table {
@@ -26,6 +33,7 @@ func newTable(sessions []conntrack.Session) *table {
 	t := &table{
 		cells: make([]byte, 0, rows*96),
 		ends:  make([]int, 0, rows*len(columns)),
+		gap:   wideGap,
 	}
 	for _, head := range columns {
 		t.cells = append(t.cells, head...)
@@ -97,6 +105,33 @@ func appendQuiet(b []byte, d time.Duration) []byte {
 	return append(strconv.AppendInt(b, int64(d/time.Hour), 10), 'h')
 }
 
+// fit makes the table at most so wide, as far as it can: by columns that stand
+// closer, then without the spare ones, last without any space to waste.
+func (t *table) fit(width int) {
+	if t.full() > width {
+		t.gap = wideGap - 1
+	}
+	for _, column := range spare {
+		if t.full() > width {
+			t.hidden[column] = true
+		}
+	}
+	if t.full() > width {
+		t.gap = 1
+	}
+}
+
+// full is how wide a line is.
+func (t *table) full() int {
+	full := -t.gap
+	for i, w := range t.width {
+		if !t.hidden[i] {
+			full += w + t.gap
+		}
+	}
+	return full
+}
+
 // WriteTo writes the whole table at once.
 func (t *table) WriteTo(w io.Writer) (int64, error) {
 	n, err := w.Write(t.bytes())
@@ -104,29 +139,27 @@ func (t *table) WriteTo(w io.Writer) (int64, error) {
 }
 
 func (t *table) bytes() []byte {
-	line := 1
-	for _, w := range t.width {
-		line += w + len(gap)
-	}
 	rows := len(t.ends) / len(columns)
-	out := make([]byte, 0, rows*line)
+	out := make([]byte, 0, rows*(t.full()+1))
 	start := 0
 	for i, end := range t.ends {
 		cell := t.cells[start:end]
 		start = end
-		out = append(out, cell...)
 		column := i % len(columns)
+		if t.hidden[column] {
+			continue
+		}
+		out = append(out, cell...)
 		if column == len(columns)-1 {
 			out = append(out, '\n')
 			continue
 		}
-		out = append(out, bytes.Repeat(space, t.width[column]-utf8.RuneCount(cell))...)
-		out = append(out, gap...)
+		out = append(out, bytes.Repeat(space, t.width[column]-utf8.RuneCount(cell)+t.gap)...)
 	}
 	return out
 }
 
-// gap stands between columns.
-const gap = "   "
+// wideGap is the space between columns where there is room for it.
+const wideGap = 3
 
 var space = []byte{' '}

@@ -56,6 +56,33 @@ tcp     10.0.0.9:4001                             10.244.1.7:8080   10.244.1.7:8
 	}
 }
 
+// TestTableFits leaves out what is needed least.
+func TestTableFits(t *testing.T) {
+	sessions := []conntrack.Session{shown()[0]}
+	sessions[0].Origin, sessions[0].Client = addrPort("203.0.113.200:51234"), addrPort("203.0.113.200:51234")
+	for _, tc := range []struct {
+		width int
+		head  string
+	}{
+		{120, "PROTO   CLIENT                SERVER            ASKED FOR       STATE   KERNEL        QUIET   CLOSED FIRST"},
+		{99, "PROTO  CLIENT               SERVER           ASKED FOR      STATE  KERNEL       QUIET  CLOSED FIRST"},
+		{98, "PROTO  CLIENT               SERVER           STATE  KERNEL       QUIET  CLOSED FIRST"},
+		{79, "CLIENT               SERVER           STATE  KERNEL       QUIET  CLOSED FIRST"},
+		{70, "CLIENT               SERVER           STATE  QUIET  CLOSED FIRST"},
+		{40, "CLIENT              SERVER          STATE QUIET CLOSED FIRST"},
+	} {
+		table := newTable(sessions)
+		table.fit(tc.width)
+		head, row, _ := strings.Cut(string(table.bytes()), "\n")
+		if diff := cmp.Diff(tc.head, head); diff != "" {
+			t.Errorf("%d wide (-want +got):\n%s", tc.width, diff)
+		}
+		if !strings.Contains(row, "open") || strings.Contains(row, "10.96.0.10") != strings.Contains(head, "ASKED FOR") {
+			t.Errorf("%d wide: row %q", tc.width, row)
+		}
+	}
+}
+
 func TestScreenShowsWhatFits(t *testing.T) {
 	counts := conntrack.Counts{Known: true, Open: 2, Idle: 1, Lost: 1, Opening: 1}
 	title := summary("10.244.1.7", 4, counts)
@@ -66,9 +93,9 @@ func TestScreenShowsWhatFits(t *testing.T) {
 	want := []string{
 		"4 sessions of 10.244.1.7: 2 open, 1 idle, 1 lost, 1 ope",
 		"",
-		"PROTO   CLIENT                                    SERVE",
-		"tcp     10.0.0.9:4000                             10.24",
-		"tcp     203.0.113.200:51234 as 10.244.1.1:61000   10.24",
+		"CLIENT                                  SERVER         ",
+		"10.0.0.9:4000                           10.244.1.7:8080",
+		"203.0.113.200:51234 as 10.244.1.1:61000 10.244.1.7:8080",
 		"and 2 more sessions",
 	}
 	if diff := cmp.Diff(want, rows(56, 7)); diff != "" {
@@ -93,7 +120,7 @@ func TestScreenWritesOnlyWhatChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := strings.Count(out.String(), "PROTO"); n != 1 {
+	if n := strings.Count(out.String(), "CLIENT"); n != 1 {
 		t.Errorf("drawn %d times, want once", n)
 	}
 	counts.Known = false

@@ -70,7 +70,7 @@ func TestWaitOnATerminal(t *testing.T) {
 		return nil
 	}, "wait", "--address", lab.PodAddr.String())
 	waitFor(t, "the session on the screen, and again with less time left", func() bool {
-		return strings.Count(screen.String(), eraseLine+"10.244.1.7: 1 open, 0 idle, 0 lost, 0 new, ") >= 2
+		return strings.Count(screen.String(), "s left: 1 open, 0 idle, 0 lost, 0 new at 10.244.1.7") >= 2
 	})
 	closeNow(t, c)
 	p.exit(t, 0)
@@ -97,8 +97,11 @@ func TestSessionsWatchOnATerminal(t *testing.T) {
 	waitFor(t, "an empty screen", func() bool { return screen.has(goHome + "No session of 10.244.1.7.") })
 	dial(t, lab.Client, lab.ServiceAddr, lab.ServicePort)
 	waitFor(t, "the session", func() bool {
-		return screen.has(goHome+"1 session of 10.244.1.7: 1 open") && screen.has("10.96.0.10:80")
+		return screen.has(goHome+"1 session of 10.244.1.7: 1 open") && screen.has(lab.PodAddr.String()+":8080")
 	})
+	if !screen.has("CLOSED FIRST"+eraseRest) || screen.has("10.96.0.10:80") {
+		t.Errorf("80 columns have no room for all, but for how it closed: %q", screen)
+	}
 	p.signal(t, syscall.SIGINT)
 	p.exit(t, 130)
 	if n := strings.Count(screen.String(), goHome+eraseDown); n != 1 {

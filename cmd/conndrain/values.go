@@ -116,7 +116,21 @@ func (d *durationValue) String() string {
 	if *d == 0 {
 		return ""
 	}
-	return time.Duration(*d).String()
+	return plain(time.Duration(*d))
+}
+
+// plain is a length of time as people write it: 60s and not 1m0s.
+func plain(d time.Duration) string {
+	if d < 2*time.Minute && d%time.Second == 0 {
+		return strconv.Itoa(int(d/time.Second)) + "s"
+	}
+	s := d.String()
+	for _, zero := range []string{"0s", "0m"} {
+		if rest, ok := strings.CutSuffix(s, zero); ok && strings.ContainsAny(rest[len(rest)-1:], "mh") {
+			s = rest
+		}
+	}
+	return s
 }
 
 func (d *durationValue) Type() string { return "TIME" }
@@ -128,7 +142,7 @@ func parseDuration(s string) (time.Duration, error) {
 		return 0, fmt.Errorf("%q is no length of time: use a number with a unit, such as 30s or 5m", s)
 	}
 	if d < 0 {
-		return 0, fmt.Errorf("%s is negative", s)
+		return 0, fmt.Errorf("%s is negative: use a length of time that is not, such as 30s", s)
 	}
 	return d, nil
 }

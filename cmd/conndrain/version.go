@@ -11,9 +11,12 @@ import (
 // version is set at link time (-X main.version=v0.1.0).
 var version string
 
+// noVersion is what the Makefile sets where git tells it nothing.
+const noVersion = "unknown"
+
 // buildVersion is that, or what the go command knows of this build.
 func buildVersion() string {
-	if version != "" {
+	if version != "" && version != noVersion {
 		return version
 	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {

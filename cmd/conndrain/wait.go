@@ -26,18 +26,20 @@ func newWait() *cobra.Command {
 		Long: `Wait until the last live session of an address has ended, or the timeout is over.
 
 A session that merely vanishes from the kernel's table (timeout, flush, a full
-table) has not ended: it is lost and goes on to count. Where the address belongs
-to this network namespace, the sockets here tell whether it still lives.
+table) has not ended: it is lost and goes on to block. Where the address belongs
+to this network namespace, the sockets here tell whether it still lives, and
+decide alone, on TCP, where nothing is tracked.
 
 Exit codes: 0 drained, 1 error, 2 usage, 3 expired with something left,
-130 cancelled by SIGINT or SIGTERM. Progress goes to stderr, the result to stdout.
+130 cancelled by SIGINT, SIGTERM or SIGHUP. Progress goes to stderr, the result
+to stdout; what nobody could know is null in it, and never 0.
 
 Needs CAP_NET_ADMIN in the network namespace that tracks the connections: for a
 pod that is the node's.`,
 		Example: `  # until nothing is connected to the pod any more, five minutes at most
   conndrain wait --address 10.244.1.7 --timeout 5m
 
-  # only port 8080; keep-alive connections without a packet for 10 s do not count
+  # only port 8080; keep-alive connections without a packet for 10 s do not block
   conndrain wait --address 10.244.1.7 --port 8080 --idle-after 10s
 
   # both addresses of a dual-stack pod, 5 s without a new session, for a script
@@ -72,7 +74,7 @@ func (f *waitFlags) validate() error {
 		return usagef("--timeout is 0: use more, or 'conndrain sessions' to look once")
 	}
 	if f.settle > f.timeout {
-		return usagef("--settle %s is longer than --timeout %s: it could never pass", f.settle, f.timeout)
+		return usagef("--settle %s is longer than --timeout %s, so that it could never pass: use less of it, or a longer --timeout", plain(f.settle), plain(f.timeout))
 	}
 	return nil
 }
@@ -88,16 +90,19 @@ func runWait(cmd *cobra.Command, f *waitFlags) error {
 		w: stderr, screen: terminalOf(stderr),
 		command: cmd.CommandPath(), subject: f.subject(),
 	}
-	f.warn(p.note)
 	reader := conntrack.NewReader(conntrack.Config{Snapshot: f.snapshot})
 	w := &waiter{
 		open:    opener(reader, f.target),
-		policy:  lifecycle.Policy{Settle: f.settle, SettleMax: max(f.settle, lifecycle.DefaultSettleMax)},
+		policy:  lifecycle.Policy{Settle: f.settle, SettleMax: f.timeout},
 		timeout: f.timeout,
 		list:    f.output == formatText,
 		show:    p.show,
 	}
-	if look := f.looker(); look != nil {
+	look, err := f.looker()
+	if err != nil {
+		return err
+	}
+	if look != nil {
 		w.sockets, w.openAlone = newSockets(look, p.note), w.open
 		withSockets := f.target
 		withSockets.SocketsReported = true

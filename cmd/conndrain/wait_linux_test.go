@@ -154,7 +154,7 @@ func TestWaitIsCancelled(t *testing.T) {
 	lab := newLab(t, netlab.LabOptions{})
 	serve(t, lab.Pod, lab.PodPort)
 	dial(t, lab.Client, lab.ServiceAddr, lab.ServicePort)
-	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		p := start(t, lab.Node, nil, "wait", "--address", lab.PodAddr.String(), "--output", "json")
 		waitFor(t, "the session is seen", func() bool { return p.stderr.has("open=1") })
 		p.signal(t, s)

@@ -33,7 +33,9 @@ type waiter struct {
 type status struct {
 	phase  lifecycle.Phase
 	counts conntrack.Counts
-	left   time.Duration
+	// socketsPending is true while the sockets here have yet to confirm them.
+	socketsPending bool
+	left           time.Duration
 	// fault is why the counts are unknown, if the kernel could not be asked.
 	fault error
 }
@@ -69,21 +71,24 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 		now := time.Now()
 		counts := w.counts()
 		pending := w.watch != nil && w.sockets.keepUp(work, counts, w.watch.Sessions, now)
-		decision := lifecycle.Decide(lifecycle.Observation{
-			WithdrawnAt:    start,
-			Deadline:       deadline,
-			Policy:         w.policy,
-			Known:          counts.Known,
-			Blocking:       counts.Blocking(),
-			Opening:        counts.Opening,
-			LastNew:        counts.LastNew,
-			SocketsPending: pending,
-			Cancelled:      ctx.Err() != nil,
-		}, now)
+		if certain(counts, pending) {
+			w.lastKnown, w.everKnown = counts, true
+		}
+		seen := lifecycle.Observation{
+			WithdrawnAt: start, Deadline: deadline, Policy: w.policy,
+			SocketsPending: pending, Cancelled: ctx.Err() != nil,
+		}
+		decision := decide(seen, counts, now)
+		if decision.Reason == lifecycle.Drained && now.Before(deadline) {
+			counts = w.confirm(ctx, deadline)
+			now = time.Now()
+			seen.Cancelled = ctx.Err() != nil
+			decision = decide(seen, counts, now)
+		}
 		if decision.Phase == lifecycle.Released {
 			return w.result(decision.Reason, now.Sub(start), counts, pending), nil
 		}
-		w.show(status{decision.Phase, counts, deadline.Sub(now), w.fault(counts)})
+		w.show(status{decision.Phase, counts, pending, deadline.Sub(now), w.fault(counts)})
 
 		pause := min(lookCost*time.Since(now), lookPause)
 		timer.Reset(min(decision.Next.Sub(now), progressEvery, w.sockets.rest(now)))
@@ -113,6 +118,34 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 	}
 }
 
+// decide is lifecycle.Decide for these counts.
+func decide(o lifecycle.Observation, c conntrack.Counts, now time.Time) lifecycle.Decision {
+	o.Known, o.Blocking, o.Opening, o.LastNew = c.Known, c.Blocking(), c.Opening, c.LastNew
+	return lifecycle.Decide(o, now)
+}
+
+// confirm asks once more before a zero is acted on. It blocks for some
+// milliseconds, at most until the deadline or until ctx ends; the counts are then
+// unknown.
+func (w *waiter) confirm(ctx context.Context, deadline time.Time) conntrack.Counts {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	confirmed := make(chan conntrack.Counts, 1)
+	go func() {
+		c, err := w.watch.Confirm(ctx)
+		if err != nil {
+			c.Known = false
+		}
+		confirmed <- c
+	}()
+	select {
+	case c := <-confirmed:
+		return c
+	case <-ctx.Done():
+		return conntrack.Counts{}
+	}
+}
+
 // instead opens a watch without sockets after closing the one with them, which
 // would wait for their report for ever.
 func (w *waiter) instead(of watch) watchOpener {
@@ -127,11 +160,7 @@ func (w *waiter) counts() conntrack.Counts {
 	if w.watch == nil {
 		return conntrack.Counts{}
 	}
-	c := w.watch.Counts()
-	if c.Known {
-		w.lastKnown, w.everKnown = c, true
-	}
-	return c
+	return w.watch.Counts()
 }
 
 // fault is why the counts are unknown, or nil.

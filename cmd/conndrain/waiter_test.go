@@ -21,7 +21,16 @@ type ending struct {
 	Cut    int
 }
 
-func endOf(r result) ending { return ending{r.reason, r.waited, r.cut()} }
+// noCut is an unknown number of cut sessions.
+const noCut = -1
+
+func endOf(r result) ending {
+	e := ending{r.reason, r.waited, noCut}
+	if cut := r.cut(); cut != nil {
+		e.Cut = *cut
+	}
+	return e
+}
 
 // newTestWaiter waits on the fake for 60 s at most.
 func newTestWaiter(w *fakeWatch) *waiter {
@@ -87,7 +96,14 @@ func TestWaitEnds(t *testing.T) {
 		{
 			name:    "unknown to the end",
 			timeout: 5 * s,
-			want:    ending{lifecycle.Expired, 5 * s, 0},
+			want:    ending{lifecycle.Expired, 5 * s, noCut},
+		},
+		{
+			name:    "unknown at the end, last known zero",
+			steps:   []step{{at: 0, change: known(counts{})}, {at: s, change: unknown}},
+			settle:  3 * s,
+			timeout: 5 * s,
+			want:    ending{lifecycle.Expired, 5 * s, noCut},
 		},
 		{
 			name:    "unknown at the end, last known two",
@@ -194,8 +210,8 @@ func TestWaitDoesNotHangWithTheKernel(t *testing.T) {
 		cancel time.Duration
 		want   ending
 	}{
-		{"deadline", 0, ending{lifecycle.Expired, time.Minute, 0}},
-		{"cancelled", 3 * time.Second, ending{lifecycle.Cancelled, 3 * time.Second, 0}},
+		{"deadline", 0, ending{lifecycle.Expired, time.Minute, noCut}},
+		{"cancelled", 3 * time.Second, ending{lifecycle.Cancelled, 3 * time.Second, noCut}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -295,8 +311,8 @@ func TestWaitSaysWhyTheSessionsAreUnknown(t *testing.T) {
 func TestResultJSON(t *testing.T) {
 	seen := conntrack.Counts{Known: true, Open: 1, Idle: 2, Lost: 3, Peak: 7, New: 1}
 	gone := conntrack.Counts{Known: true, Idle: 2, Peak: 7, New: 1, Source: conntrack.FromSockets}
-	stale := seen
-	stale.Known = false
+	stale, pending := seen, seen
+	stale.Known, pending.ReportsPending = false, true
 	for _, tc := range []struct {
 		name string
 		r    result
@@ -321,6 +337,19 @@ func TestResultJSON(t *testing.T) {
 			"unknown now",
 			result{reason: lifecycle.Expired, waited: 5 * time.Second, counts: stale, lastKnown: seen, everKnown: true},
 			`{"reason":"Expired","source":"conntrack","waitedSeconds":5,"open":null,"idle":null,"lost":null,"cut":4,"peak":7,"new":1}`,
+		},
+		{
+			"a socket may be one more",
+			result{reason: lifecycle.Expired, waited: 5 * time.Second, counts: pending, lastKnown: seen, everKnown: true},
+			`{"reason":"Expired","source":"conntrack","waitedSeconds":5,"open":null,"idle":null,"lost":null,"cut":4,"peak":7,"new":1}`,
+		},
+		{
+			"a zero that no socket has confirmed",
+			result{
+				reason: lifecycle.Expired, waited: 5 * time.Second, counts: gone, lastKnown: gone, everKnown: true,
+				socketsPending: true,
+			},
+			`{"reason":"Expired","source":"sockets","waitedSeconds":5,"open":null,"idle":null,"lost":null,"cut":null,"peak":7,"new":1}`,
 		},
 		{
 			"never known",

@@ -20,6 +20,7 @@ type watch interface {
 	counter
 	reporter
 	Sessions() []conntrack.Session
+	Confirm(context.Context) (conntrack.Counts, error)
 	Close() error
 }
 

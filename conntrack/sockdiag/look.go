@@ -48,7 +48,14 @@ type Scope struct {
 // LAST_ACK while more than the FIN is unacknowledged; on a port of the scope; with
 // a peer that is neither loopback nor an address of this namespace. The look is
 // not changed.
-func (l Look) Counted(s Scope) []Socket {
+func (l Look) Counted(s Scope) []Socket { return l.scoped(s, false) }
+
+// Local returns the sockets that Counted leaves out only for their peer, which is
+// this namespace itself. They show that a session lives that is known in another
+// way.
+func (l Look) Local(s Scope) []Socket { return l.scoped(s, true) }
+
+func (l Look) scoped(s Scope, own bool) []Socket {
 	addresses := make([]netip.Addr, len(s.Addresses))
 	for i, a := range s.Addresses {
 		addresses[i] = plain(a)
@@ -68,7 +75,7 @@ func (l Look) Counted(s Scope) []Socket {
 		if len(addresses) > 0 && !slices.Contains(addresses, k.Local.Addr()) {
 			continue
 		}
-		if l.isOwn(k.Peer.Addr()) {
+		if l.isOwn(k.Peer.Addr()) != own {
 			continue
 		}
 		counted = append(counted, k)

@@ -61,15 +61,17 @@ func reexec(ctx context.Context, cmd *cobra.Command, o options) error {
 	child.WaitDelay = 800 * time.Millisecond
 	if err := child.Start(); err != nil {
 		if ctx.Err() != nil {
-			return errCancelled
+			return cancelled(cmd, o)
 		}
 		return forbidden(err)
 	}
 	err := child.Wait()
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
+	case ctx.Err() != nil && exited && exit.ExitCode() == int(errCancelled):
+		return errCancelled // it has said so
 	case ctx.Err() != nil:
-		return errCancelled
+		return cancelled(cmd, o)
 	case err == nil:
 		return nil
 	case exited && exit.Exited():

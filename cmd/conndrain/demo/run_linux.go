@@ -24,8 +24,7 @@ func run(cmd *cobra.Command, o options) error {
 	}
 	r, err := play(ctx, talk, o.seed)
 	if ctx.Err() != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "Cancelled: all that was built is gone again.")
-		return errCancelled
+		return cancelled(cmd, o)
 	}
 	if err != nil {
 		return err
@@ -39,6 +38,16 @@ func run(cmd *cobra.Command, o options) error {
 		return errExpired
 	}
 	return nil
+}
+
+// cancelled says that the demo ended early.
+func cancelled(cmd *cobra.Command, o options) error {
+	said := "Cancelled: all that was built is gone again"
+	if o.output == outputJSON {
+		said += ", and there is no result"
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), said+".")
+	return errCancelled
 }
 
 // play builds the scene, deletes the pod and waits, and tells of it. It blocks

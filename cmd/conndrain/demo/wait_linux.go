@@ -67,6 +67,7 @@ func (w *wait) run(ctx context.Context, talk *text, r *result) error {
 		w.shown[d.name] = phaseOf(d)
 	}
 	var next time.Duration
+	var err error
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -81,6 +82,15 @@ func (w *wait) run(ctx context.Context, talk *text, r *result) error {
 			Opening:     counts.Opening,
 			LastNew:     counts.LastNew,
 		}, now)
+		if decision.Phase == lifecycle.Released && counts.Known {
+			// A zero has to rest on nothing older than the question.
+			if counts, err = w.watch.Confirm(ctx); err != nil {
+				return fmt.Errorf("confirm: %w", err)
+			}
+			if counts.Blocking() > 0 && now.Before(w.scene.deleted.Add(deadline)) {
+				continue
+			}
+		}
 		if decision.Phase == lifecycle.Released {
 			r.Released, r.Reason = seconds(after), string(decision.Reason)
 			return w.release(ctx, talk, r, counts)
