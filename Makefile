@@ -75,7 +75,7 @@ fuzz: ## each fuzz target for FUZZTIME (20s)
 
 .PHONY: lint
 lint: ## golangci-lint; its first build takes some minutes
-	nice -n 10 $(LINTER) run ./...
+	nice -n 10 $(LINTER) run --allow-parallel-runners ./...
 
 .PHONY: bench
 bench: build ## conndrain beside `conntrack -L` on large tables (root; ARGS=--quick leaves out 1M)

@@ -228,9 +228,9 @@ func (h *host) event(kind eventKind, e *entry, now time.Time) bool {
 	switch {
 	case kind == eventNew:
 		return h.observe(e, true, now, now)
-	case f != nil && (f.id != e.id || kind == eventUpdate && f.ended()):
+	case f != nil && (f.id != e.id || kind == eventUpdate && (f.ended() || f.verify)):
 		// Events are queued: this one may be older than what the kernel has told
-		// since, or newer. The kernel knows.
+		// since, or newer. The kernel knows, and is asked.
 		f.verify, h.verify = true, true
 		return true
 	case kind == eventUpdate && f != nil:
