@@ -1,0 +1,18 @@
+# The real cluster: targets of e2e/, included by the root's Makefile. They need root or sudo, Debian 12, Go, git and make.
+# What else is missing they install, and what they build they keep outside of the clone.
+
+.PHONY: e2e
+e2e: e2e-build ## all tests on a real Kubernetes cluster (10 minutes; the first time 20 more, to build it)
+	cd e2e && $(AS_ROOT) go test -count=1 -timeout 40m ./...
+
+.PHONY: e2e-build
+e2e-build: ## what a cluster needs: Kubernetes, containerd, Debian for its nodes
+	@cd e2e && $(AS_ROOT) go run ./cmd/cluster build
+
+.PHONY: cluster-up
+cluster-up: ## a cluster that stays, with NODES=2; ends with two lines for your shell
+	@cd e2e && $(AS_ROOT) go run ./cmd/cluster up -nodes $(or $(NODES),2)
+
+.PHONY: cluster-down
+cluster-down: ## stop it
+	@cd e2e && $(AS_ROOT) go run ./cmd/cluster down
