@@ -1,6 +1,9 @@
 package conntrack
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // question is a look at one flow. An answer counts only if nothing was learned of
 // the flow meanwhile.
@@ -16,7 +19,8 @@ type answer struct {
 	entry       entry
 }
 
-// asking is a round of questions about known flows.
+// asking is a round of questions about known flows. keys and answers are those of
+// the batch that is asked now.
 type asking struct {
 	questions []question
 	keys      []flowKey
@@ -26,27 +30,29 @@ type asking struct {
 // clear begins a new round, and lets go of what was dropped since.
 func (a *asking) clear() {
 	clear(a.questions)
-	a.questions, a.keys = a.questions[:0], a.keys[:0]
+	a.questions = a.questions[:0]
 }
 
 func (a *asking) add(h *host, f *flow) {
 	a.questions = append(a.questions, question{host: h, flow: f, touched: f.touched})
-	a.keys = append(a.keys, f.key())
 }
 
 // put asks all questions and hands the answers to take, some at a time.
 func (a *asking) put(to asker, take func(questions []question, answers []answer, asked time.Time)) error {
-	for start := 0; start < len(a.keys); start += applyBatch {
-		keys := a.keys[start:min(start+applyBatch, len(a.keys))]
-		a.answers = append(a.answers[:0], make([]answer, len(keys))...)
+	for batch := range slices.Chunk(a.questions, applyBatch) {
+		a.keys = a.keys[:0]
+		for _, q := range batch {
+			a.keys = append(a.keys, q.flow.key()) // what never changes of a flow
+		}
+		a.answers = append(a.answers[:0], make([]answer, len(batch))...)
 		asked := time.Now()
-		err := to.ask(keys, func(i int, e *entry) {
+		err := to.ask(a.keys, func(i int, e *entry) {
 			a.answers[i].told = true
 			if e != nil {
 				a.answers[i].found, a.answers[i].entry = true, *e
 			}
 		})
-		take(a.questions[start:start+len(keys)], a.answers, asked)
+		take(batch, a.answers, asked)
 		if err != nil {
 			return err
 		}

@@ -94,7 +94,7 @@ func (w *Watch) askAll() error {
 		}
 	}
 	r.mu.Unlock()
-	if len(round.keys) == 0 {
+	if len(round.questions) == 0 {
 		return nil
 	}
 	a, err := r.kernel.asker()
