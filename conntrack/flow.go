@@ -171,7 +171,7 @@ func (f *flow) ended() bool {
 	switch f.proto {
 	case TCP:
 		unacknowledged := (f.flags[dirOrig]|f.flags[dirReply])&flagDataUnacknowledged != 0
-		return f.state == tcpLastAck && !unacknowledged || f.state == tcpTimeWait || f.state == tcpClose
+		return (f.state == tcpLastAck || f.state == tcpTimeWait) && !unacknowledged || f.state == tcpClose
 	case SCTP:
 		switch f.state {
 		case sctpClosed, sctpShutdownSent, sctpShutdownRecd, sctpShutdownAckSent:
@@ -289,14 +289,14 @@ func (f *flow) liveTCP(now time.Time, r rules, reversed bool) State {
 			return Over
 		}
 		return Open
-	case tcpLastAck:
-		// Both have closed, but what the server sent last may still be on its way,
-		// and be sent again.
+	case tcpLastAck, tcpTimeWait:
+		// Both have closed, but what the server sent last may still be on its way and
+		// be sent again: any acknowledgement, of older data too, makes TIME_WAIT.
 		if f.gone.IsZero() && f.flags[f.serverDir(reversed)]&flagDataUnacknowledged != 0 {
 			return Open
 		}
 		return Over
-	case tcpTimeWait, tcpClose:
+	case tcpClose:
 		return Over
 	}
 	return Open // NONE, or a state of a newer kernel

@@ -70,6 +70,8 @@ func TestJudgeTCP(t *testing.T) {
 		{tcpLastAck, fin, none, ClientSide, Over, Over},
 		{tcpLastAck, none | unack, fin, ServerSide, Over, Over},
 		{tcpTimeWait, fin, none, ClientSide, Over, Over},
+		{tcpTimeWait, fin, none | unack, ClientSide, Open, Over},
+		{tcpTimeWait, fin | unack, none, ClientSide, Over, Over},
 		{tcpTimeWait, none, fin, ServerSide, Over, Over},
 		{tcpClose, none, none, NoSide, Over, Over},
 		{200, none, none, NoSide, Open, Lost}, // of a kernel to come

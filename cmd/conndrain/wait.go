@@ -93,7 +93,7 @@ func runWait(cmd *cobra.Command, f *waitFlags) error {
 	reader := conntrack.NewReader(conntrack.Config{Snapshot: f.snapshot})
 	w := &waiter{
 		open:    opener(reader, f.target),
-		policy:  lifecycle.Policy{Settle: f.settle, SettleMax: f.timeout},
+		policy:  lifecycle.Policy{Settle: f.settle, SettleMax: f.timeout + time.Second},
 		timeout: f.timeout,
 		list:    f.output == formatText,
 		show:    p.show,

@@ -65,6 +65,8 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 
 	w.opening = openWatch(work, w.open)
 	var changes <-chan struct{}
+	// confirmed says that the zero that is seen was confirmed once.
+	confirmed := false
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -79,10 +81,17 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 			SocketsPending: pending, Cancelled: ctx.Err() != nil,
 		}
 		decision := decide(seen, counts, now)
-		if decision.Reason == lifecycle.Drained && now.Before(deadline) {
+		confirmed = confirmed && none(counts) && !pending
+		ready := decision.Reason == lifecycle.Drained || decision.Phase == lifecycle.Settling && !confirmed
+		switch {
+		case ready && now.Before(deadline):
 			counts = w.confirm(ctx, deadline)
+			confirmed = none(counts)
 			now = time.Now()
 			seen.Cancelled = ctx.Err() != nil
+			decision = decide(seen, counts, now)
+		case decision.Reason == lifecycle.Drained && !confirmed:
+			counts.Known = false // there is no time left to make sure
 			decision = decide(seen, counts, now)
 		}
 		if decision.Phase == lifecycle.Released {
@@ -117,6 +126,9 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 		}
 	}
 }
+
+// none says that nothing is left, as far as it is known.
+func none(c conntrack.Counts) bool { return c.Known && c.Blocking() == 0 && c.Opening == 0 }
 
 // decide is lifecycle.Decide for these counts.
 func decide(o lifecycle.Observation, c conntrack.Counts, now time.Time) lifecycle.Decision {
