@@ -136,7 +136,7 @@ func TestSocketsDecideFromTheStart(t *testing.T) {
 
 	// No socket has an entry here, so that one look is enough.
 	dial(t, lab.Client, lab.PodAddr, lab.PodPort)
-	got := wait(3, "--timeout", "500ms").outcome(t)
+	got := wait(3, "--timeout", "10s").outcome(t)
 	if got.Reason != "Expired" || got.Source != "sockets" || !is(got.Open, 1) || !is(got.Cut, 1) || !is(got.New, 0) {
 		t.Errorf("%+v, want Expired by sockets with one session cut", got)
 	}
