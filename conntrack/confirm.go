@@ -20,34 +20,48 @@ func (w *Watch) Confirm(ctx context.Context) (Counts, error) {
 		return Counts{}, err
 	}
 	for {
-		err := w.askAll()
-		if err == nil {
-			break
+		if err := w.askAll(); err != nil {
+			if sleepErr := sleep(ctx, askAgainAfter); sleepErr != nil {
+				return Counts{}, errors.Join(sleepErr, err)
+			}
+			continue
 		}
-		if sleepErr := sleep(ctx, askAgainAfter); sleepErr != nil {
-			return Counts{}, errors.Join(sleepErr, err)
-		}
-	}
-	for {
-		if c, ok := w.upToDate(); ok {
-			return c, nil
-		}
-		if err := sleep(ctx, confirmEvery); err != nil {
-			return Counts{}, err
+		c, done, err := w.upToDate(ctx)
+		if err != nil || done {
+			return c, err
 		}
 	}
 }
 
-// upToDate returns the counts if at this moment no event is waiting to be taken
-// in, or nobody listens any more.
-func (w *Watch) upToDate() (Counts, bool) {
+// upToDate waits until no event is waiting to be taken in, or nobody listens any
+// more, and returns the counts of that moment. It is not done where an event said
+// something that the kernel has to be asked about.
+func (w *Watch) upToDate(ctx context.Context) (c Counts, done bool, err error) {
 	r := w.reader
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !w.closed && r.fault == nil && (r.listener == nil || !r.listener.idle()) {
-		return Counts{}, false
+	for {
+		r.mu.Lock()
+		if w.closed || r.fault != nil || r.listener != nil && r.listener.idle() {
+			c, done = w.countNow(), w.closed || r.fault != nil || !w.toVerify()
+			r.mu.Unlock()
+			return c, done, nil
+		}
+		r.mu.Unlock()
+		if err := sleep(ctx, confirmEvery); err != nil {
+			return Counts{}, false, err
+		}
 	}
-	return w.countNow(), true
+}
+
+// toVerify says whether an event left a flow to be asked for. The mutex is held.
+func (w *Watch) toVerify() bool {
+	for _, h := range w.hosts {
+		for _, f := range h.flows {
+			if f.verify {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // hear makes sure that new flows cannot have come unheard: if events are or were
