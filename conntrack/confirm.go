@@ -36,12 +36,13 @@ func (w *Watch) Confirm(ctx context.Context) (Counts, error) {
 // upToDate waits until no event is waiting to be taken in, or nobody listens any
 // more, and returns the counts of that moment. It is not done where an event said
 // something that the kernel has to be asked about.
-func (w *Watch) upToDate(ctx context.Context) (c Counts, done bool, err error) {
+func (w *Watch) upToDate(ctx context.Context) (Counts, bool, error) {
 	r := w.reader
 	for {
 		r.mu.Lock()
-		if w.closed || r.fault != nil || r.listener != nil && r.listener.idle() {
-			c, done = w.countNow(), w.closed || r.fault != nil || !w.toVerify()
+		over := w.unheard()
+		if over || r.listener != nil && r.listener.idle() {
+			c, done := w.countNow(), over || !w.toVerify()
 			r.mu.Unlock()
 			return c, done, nil
 		}
@@ -51,6 +52,10 @@ func (w *Watch) upToDate(ctx context.Context) (c Counts, done bool, err error) {
 		}
 	}
 }
+
+// unheard says that nobody listens to events for the watch now, so that its counts
+// are unknown. The mutex is held.
+func (w *Watch) unheard() bool { return w.closed || w.reader.fault != nil }
 
 // toVerify says whether an event left a flow to be asked for. The mutex is held.
 func (w *Watch) toVerify() bool {

@@ -82,7 +82,7 @@ func (w *Watch) Counts() Counts {
 // countNow judges the sessions. The reader's mutex is held.
 func (w *Watch) countNow() Counts {
 	now := time.Now()
-	c := Counts{Known: !w.closed && w.reader.fault == nil}
+	c := Counts{Known: !w.unheard()}
 	w.each(now, func(k *kept, state State, held, _ bool) {
 		c.add(k, state, now)
 		if held {
