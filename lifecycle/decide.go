@@ -21,7 +21,18 @@ type Policy struct {
 
 // Observation is all that a decision rests on, as seen at one moment.
 type Observation struct {
-	// WithdrawnAt is when new traffic stopped being sent.
+	// Serving is true while nothing says that the pod is terminating. If that is
+	// still so at ConfirmBy, there is nothing to wait for.
+	Serving   bool
+	ConfirmBy time.Time
+	// Routed is true while new traffic is sent to the pod, or while it is unknown
+	// whether it is.
+	Routed bool
+	// WithdrawBy ends the withdrawal although the pod is still routed. Zero means
+	// that only the deadline does.
+	WithdrawBy time.Time
+	// WithdrawnAt is when new traffic stopped being sent. It means nothing while
+	// Routed.
 	WithdrawnAt time.Time
 	// Deadline is when the drain is released in any case.
 	Deadline time.Time
@@ -61,10 +72,18 @@ type Decision struct {
 // proven at that very moment.
 func Decide(o Observation, now time.Time) Decision {
 	past := !now.Before(o.Deadline)
+	withdrawn := o.withdrawn(now)
+	o.WithdrawnAt = o.withdrawnAt()
 	free := o.freeAt()
 	switch {
 	case o.Cancelled:
 		return Decision{Phase: Released, Reason: Cancelled}
+	case o.Serving && (past || !now.Before(o.ConfirmBy)):
+		return Decision{Phase: Released, Reason: NotTerminating}
+	case o.Serving:
+		return Decision{Phase: Serving, Next: earlier(o.ConfirmBy, o.Deadline)}
+	case !withdrawn && !past:
+		return Decision{Phase: Withdrawing, Next: o.withdrawalEnds()}
 	case !o.proven() && past:
 		return Decision{Phase: Released, Reason: Expired}
 	case !o.proven():
@@ -80,6 +99,33 @@ func Decide(o Observation, now time.Time) Decision {
 // proven reports that no session blocks.
 func (o Observation) proven() bool {
 	return o.Known && o.Blocking == 0 && !o.SocketsPending
+}
+
+// withdrawn reports that the drain has passed the withdrawal: no new traffic is
+// sent, or the time for that is over.
+func (o Observation) withdrawn(now time.Time) bool {
+	return !o.Routed || (!o.WithdrawBy.IsZero() && !now.Before(o.WithdrawBy))
+}
+
+// withdrawnAt is the moment that the quiet time runs from. A withdrawal that
+// came too late is taken for one that came at the end of its time.
+func (o Observation) withdrawnAt() time.Time {
+	switch {
+	case o.WithdrawBy.IsZero():
+		return o.WithdrawnAt
+	case o.Routed:
+		return o.WithdrawBy
+	default:
+		return earlier(o.WithdrawnAt, o.WithdrawBy)
+	}
+}
+
+// withdrawalEnds is when the withdrawal ends at the latest.
+func (o Observation) withdrawalEnds() time.Time {
+	if o.WithdrawBy.IsZero() {
+		return o.Deadline
+	}
+	return earlier(o.WithdrawBy, o.Deadline)
 }
 
 // settledAt is the end of the time in which new sessions hold the release.

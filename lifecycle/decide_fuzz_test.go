@@ -27,6 +27,12 @@ func FuzzDecide(f *testing.F) {
 			LastNew:        moment(lastNew),
 			SocketsPending: flags&2 != 0,
 			Cancelled:      flags&4 != 0,
+			Routed:         flags&8 != 0,
+			Serving:        flags&16 != 0,
+			ConfirmBy:      moment(minDelay),
+		}
+		if flags&32 != 0 {
+			o.WithdrawBy = moment(settle)
 		}
 		at := moment(now)
 		d := Decide(o, at)
@@ -51,6 +57,12 @@ func FuzzDecide(f *testing.F) {
 		}
 		if o.Cancelled != (d.Reason == Cancelled) {
 			t.Errorf("cancelled %t, reason %q", o.Cancelled, d.Reason)
+		}
+		if d.Phase == Withdrawing && !o.Routed {
+			t.Errorf("withdrawing a pod that is not routed: %+v", o)
+		}
+		if o.Serving && !o.Cancelled && d.Phase != Serving && d.Reason != NotTerminating {
+			t.Errorf("%s of a pod that is not known to be terminating", d.Phase)
 		}
 		if d.Phase == Settling && (!o.Known || o.Blocking > 0) {
 			t.Errorf("settling while something blocks: %+v", o)

@@ -45,11 +45,23 @@ func unknown(o *Observation)        { o.Known = false }
 func socketsPending(o *Observation) { o.SocketsPending = true }
 func cancelled(o *Observation)      { o.Cancelled = true }
 
+func routed(by float64) func(*Observation) {
+	return func(o *Observation) { o.Routed, o.WithdrawnAt, o.WithdrawBy = true, time.Time{}, at(by) }
+}
+func withdrawn(s, by float64) func(*Observation) {
+	return func(o *Observation) { o.WithdrawnAt, o.WithdrawBy = at(s), at(by) }
+}
+func serving(by float64) func(*Observation) {
+	return func(o *Observation) { o.Serving, o.ConfirmBy = true, at(by) }
+}
+func deadline(s float64) func(*Observation) { return func(o *Observation) { o.Deadline = at(s) } }
+
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func TestDecide(t *testing.T) {
 	draining := Decision{Phase: Draining, Next: at(100)}
 	settling := func(next float64) Decision { return Decision{Phase: Settling, Next: at(next)} }
+	withdrawing := func(next float64) Decision { return Decision{Phase: Withdrawing, Next: at(next)} }
 	released := func(r Reason) Decision { return Decision{Phase: Released, Reason: r} }
 
 	for _, tc := range []struct {
@@ -96,6 +108,26 @@ func TestDecide(t *testing.T) {
 		{"sockets have the last word", seen(socketsPending), 1, draining},
 		{"sockets pending at the deadline", seen(socketsPending), 100, released(Expired)},
 
+		{"not known to be terminating", seen(serving(2), routed(30), blocking(1)), 1, Decision{Phase: Serving, Next: at(2)}},
+		{"not terminating", seen(serving(2), routed(30), blocking(1)), 2, released(NotTerminating)},
+		{"not terminating at a deadline before that", seen(serving(2), deadline(1)), 1, released(NotTerminating)},
+		{"not terminating and cancelled", seen(serving(2), cancelled), 2, released(Cancelled)},
+
+		{"routed", seen(routed(30)), 1, withdrawing(30)},
+		{"routed with a session", seen(routed(30), blocking(1)), 1, withdrawing(30)},
+		{"routed, and nothing is known", seen(routed(30), unknown), 1, withdrawing(30)},
+		{"routed, and the deadline comes first", seen(routed(30), deadline(20)), 1, withdrawing(20)},
+		{"routed at the deadline, with a session", seen(routed(30), deadline(20), blocking(1)), 20, released(Expired)},
+		{"routed at the deadline, without one", seen(routed(30), deadline(20)), 20, released(Drained)},
+		{"still routed, and the time for it is over", seen(routed(30), blocking(1)), 30, draining},
+		{"settle from the end of that time", seen(routed(30), settle(5)), 31, settling(35)},
+		{"settle passed after that time", seen(routed(30), settle(5)), 35, released(Drained)},
+		{"withdrawn too late", seen(withdrawn(40, 30), settle(5)), 41, released(Drained)},
+		{"settle from a withdrawal in time", seen(withdrawn(10, 30), settle(5)), 11, settling(15)},
+		{"min-delay from the withdrawal", seen(withdrawn(10, 30), minDelay(15)), 11, settling(25)},
+		{"settle-max from the withdrawal", seen(withdrawn(10, 30), settle(5), lastNew(68)), 69, settling(70)},
+		{"a session newer than the start and older than the withdrawal", seen(withdrawn(10, 30), settle(5), lastNew(6)), 11, settling(15)},
+
 		{"cancelled", seen(cancelled, blocking(3)), 1, released(Cancelled)},
 		{"cancelled while unknown", seen(cancelled, unknown), 1, released(Cancelled)},
 		{"cancelled with nothing there", seen(cancelled), 1, released(Cancelled)},
@@ -122,6 +154,9 @@ func TestDecideReleasesByItsOwnTimer(t *testing.T) {
 		{"settle and min-delay", seen(settle(5), minDelay(15)), []float64{15}, Drained},
 		{"handshake", seen(opening(1)), []float64{60}, Drained},
 		{"session", seen(blocking(1)), []float64{100}, Expired},
+		{"never withdrawn", seen(routed(30), settle(5)), []float64{30, 35}, Drained},
+		{"never withdrawn, with a session", seen(routed(30), blocking(1)), []float64{30, 100}, Expired},
+		{"not terminating", seen(serving(2)), []float64{2}, NotTerminating},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			now := at(0)
@@ -144,10 +179,10 @@ func TestDecideReleasesByItsOwnTimer(t *testing.T) {
 
 func TestPhaseString(t *testing.T) {
 	var got []string
-	for _, p := range []Phase{Draining, Settling, Released, 9} {
+	for _, p := range []Phase{Serving, Withdrawing, Draining, Settling, Released, 9} {
 		got = append(got, p.String())
 	}
-	if diff := cmp.Diff([]string{"draining", "settling", "released", "phase 9"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"serving", "withdrawing", "draining", "settling", "released", "phase 9"}, got); diff != "" {
 		t.Errorf("words (-want +got):\n%s", diff)
 	}
 }

@@ -6,11 +6,15 @@ import "fmt"
 // and stored nowhere, so it cannot disagree with what was observed.
 type Phase uint8
 
-// The phases that follow the withdrawal, in their order. A new session leads
-// from Settling back to Draining, the deadline from any phase to Released.
+// The phases in their order. A new session leads from Settling back to
+// Draining, the deadline from any phase to Released.
 const (
+	// Serving: it is not known yet whether the pod is terminating.
+	Serving Phase = iota + 1
+	// Withdrawing: new traffic is still sent to the pod.
+	Withdrawing
 	// Draining: a session still blocks, or it is unknown whether one does.
-	Draining Phase = iota + 1
+	Draining
 	// Settling: nothing blocks, but something new may still begin.
 	Settling
 	// Released is the end.
@@ -20,6 +24,10 @@ const (
 // String returns the word used in output, metrics and logs.
 func (p Phase) String() string {
 	switch p {
+	case Serving:
+		return "serving"
+	case Withdrawing:
+		return "withdrawing"
 	case Draining:
 		return "draining"
 	case Settling:

@@ -1,0 +1,80 @@
+package lifecycle
+
+import "time"
+
+// The wire format between a hook and its node's helper. Application images keep
+// old hooks for years, and a node is updated before or after them: both sides
+// ignore fields that they do not know and do without those that are missing.
+const (
+	// DrainPath takes a DrainRequest by POST and answers with a DrainAnswer.
+	DrainPath = "/v1/drain"
+	// Header is in every answer of a helper, with HeaderV1 as its value. An answer
+	// without it is from something in between, and means nothing.
+	Header   = "Conndrain"
+	HeaderV1 = "v1"
+	// APIPort is where a helper listens for hooks.
+	APIPort = 10940
+	// MetricsPort is where it listens for scrapes and probes.
+	MetricsPort = 10941
+	// MaxRequestBytes is the size of the largest request that is read.
+	MaxRequestBytes = 256 << 10
+	// MaxWait is the longest that a helper holds a request.
+	MaxWait = 25 * time.Second
+)
+
+// DrainRequest asks how the drain of the caller's pod stands, and begins it if it
+// has not begun. It names no pod: the helper goes by the address that it comes from.
+type DrainRequest struct {
+	// ElapsedSeconds is how long ago the hook started, by a clock that cannot be set.
+	ElapsedSeconds float64 `json:"elapsedSeconds,omitempty"`
+	// WaitSeconds is how long the answer may be held back for the release. 0 asks
+	// for an answer at once.
+	WaitSeconds float64 `json:"waitSeconds,omitempty"`
+	// Version is that of the hook, for the helper's log.
+	Version string `json:"version,omitempty"`
+}
+
+// DrainAnswer says how a drain stands.
+type DrainAnswer struct {
+	// Phase is the word of a Phase; only "released" lets a hook return.
+	Phase string `json:"phase,omitempty"`
+	// Reason says why it was released.
+	Reason Reason `json:"reason,omitempty"`
+	// RemainingSeconds is the time to the deadline: 0 if it has passed, absent where
+	// the caller has no drain.
+	RemainingSeconds *float64 `json:"remainingSeconds,omitempty"`
+	// Source is who counted.
+	Source string `json:"source,omitempty"`
+	// Open, Idle and Lost are the sessions, Cut those that were left at the
+	// deadline; absent where they are unknown.
+	Open *int `json:"open,omitempty"`
+	Idle *int `json:"idle,omitempty"`
+	Lost *int `json:"lost,omitempty"`
+	Cut  *int `json:"cut,omitempty"`
+	// Message is for a person; set where there is no phase.
+	Message string `json:"message,omitempty"`
+}
+
+// Released says whether the hook may return.
+func (a DrainAnswer) Released() bool { return a.Phase == Released.String() }
+
+// Remaining is the time to the deadline, if the answer tells.
+func (a DrainAnswer) Remaining() (time.Duration, bool) {
+	if a.RemainingSeconds == nil {
+		return 0, false
+	}
+	return Seconds(*a.RemainingSeconds), true
+}
+
+// Seconds makes a duration of what was read from the wire: never negative, and
+// never longer than a day, whatever was sent.
+func Seconds(s float64) time.Duration {
+	const most = 24 * time.Hour
+	switch {
+	case !(s > 0): // also not a number
+		return 0
+	case s >= most.Seconds():
+		return most
+	}
+	return time.Duration(s * float64(time.Second))
+}
