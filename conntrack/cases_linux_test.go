@@ -41,6 +41,33 @@ func TestP5SilentTCPCounts(t *testing.T) {
 	counts(t, w, 0, 0, 0)
 }
 
+// P26: what the node itself opens to a probed port counts while it is open and is
+// not new; what it opens through the Service, or to another port, is.
+func TestP26ProbesAreNotNew(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t, netlab.LabOptions{})
+	server := serve(t, lab.Pod, "tcp", hostPort(lab.PodAddr, lab.PodPort))
+	other := serve(t, lab.Pod, "tcp", hostPort(lab.PodAddr, 9090))
+	w := watch(t, newReader(lab.Node), Target{
+		Addresses:  []netip.Addr{lab.PodAddr},
+		ProbedFrom: []netip.Addr{lab.NodeAddr, lab.GatewayAddr}, ProbedPorts: []uint16{lab.PodPort},
+	})
+	probe := connect(t, lab.Node, server, hostPort(lab.PodAddr, lab.PodPort))
+	counts(t, w, 1, 0, 0)
+	if c := w.Counts(); c.New != 0 || !c.LastNew.IsZero() {
+		t.Errorf("a probe is new: %+v", c)
+	}
+	connect(t, lab.Node, other, hostPort(lab.PodAddr, 9090))
+	counts(t, w, 2, 0, 0)
+	connect(t, lab.Client, server, hostPort(lab.PodAddr, lab.PodPort))
+	counts(t, w, 3, 0, 0)
+	if c := w.Counts(); c.New != 2 {
+		t.Errorf("%d new, want the session to another port and the client's", c.New)
+	}
+	probe.end(t)
+	counts(t, w, 2, 0, 0)
+}
+
 // P8: a session without a packet for longer than idle-after does not block, and
 // does again after a packet. Without idle-after it blocks.
 func TestP8IdleSession(t *testing.T) {

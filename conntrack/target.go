@@ -102,6 +102,11 @@ type Target struct {
 	// first report, and a network namespace that tracks nothing is no error unless
 	// more than TCP is asked for.
 	SocketsReported bool
+	// ProbedFrom are the node's own addresses and ProbedPorts the ports of the pod
+	// that a kubelet probes. A session from one of them straight to one of these
+	// ports, without translation, counts while it is open, but is not new.
+	ProbedFrom  []netip.Addr
+	ProbedPorts []uint16
 }
 
 // Validate returns all that is wrong with the target, joined, or nil.
@@ -151,6 +156,11 @@ func (t Target) normalized() Target {
 	}
 	t.Addresses = addrs
 	t.Ports = slices.Clone(t.Ports)
+	t.ProbedPorts = slices.Clone(t.ProbedPorts)
+	t.ProbedFrom = slices.Clone(t.ProbedFrom)
+	for i, a := range t.ProbedFrom {
+		t.ProbedFrom[i] = a.Unmap().WithZone("")
+	}
 	if len(t.Protocols) == 0 {
 		t.Protocols = []Protocol{TCP, UDP}
 	}

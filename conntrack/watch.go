@@ -229,11 +229,22 @@ func (w *Watch) has(a netip.Addr) bool { return slices.Contains(w.target.Address
 
 // opened counts a session that has just become open.
 func (w *Watch) opened(k *kept, young bool, now time.Time) {
-	if (w.baseline.IsZero() && !young) || !w.relevant(k, k.server(w.target.Ports)) {
+	if (w.baseline.IsZero() && !young) || !w.relevant(k, k.server(w.target.Ports)) || w.probe(k) {
 		return
 	}
 	w.created++
 	w.lastNew = now
+}
+
+// probe says whether the session is a kubelet's look at the pod: readiness
+// probes go on while it terminates, and must not look like traffic.
+func (w *Watch) probe(k *kept) bool {
+	t := &w.target
+	if len(t.ProbedPorts) == 0 || !slices.Contains(t.ProbedPorts, k.local.Port()) {
+		return false
+	}
+	f := k.flows[0]
+	return f.orig.dst == k.local && f.reply.dst == f.orig.src && slices.Contains(t.ProbedFrom, f.orig.src.Addr())
 }
 
 // inStep says whether a zero of this host can be believed.
