@@ -1,0 +1,48 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/conndrain/conndrain/lifecycle"
+	"github.com/conndrain/conndrain/lifecycle/node"
+)
+
+// flags are those of the command.
+type flags struct {
+	apiPort, metricsPort uint16
+	maxDrain             time.Duration
+	kubeconfig           string
+}
+
+func (f *flags) add(fs *pflag.FlagSet) {
+	fs.Uint16Var(&f.apiPort, "api-port", lifecycle.APIPort, "where hooks ask, on the node's own addresses")
+	fs.Uint16Var(&f.metricsPort, "metrics-port", lifecycle.MetricsPort, "where /metrics, /healthz and /readyz are")
+	fs.DurationVar(&f.maxDrain, "max-drain", 0, "the longest that any pod is held (default: what Kubernetes gives it)")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "a file to find the API by (default: the pod's own account)")
+}
+
+// config is what the flags and the environment say.
+func (f *flags) config(getenv func(string) string) (node.Config, error) {
+	c := node.Config{
+		Node: getenv("NODE_NAME"), APIPort: f.apiPort, MetricsPort: f.metricsPort, MaxDrain: f.maxDrain,
+	}
+	var errs []error
+	for text := range strings.SplitSeq(getenv("HOST_IPS"), ",") {
+		if text == "" {
+			continue
+		}
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("HOST_IPS: %w", err))
+			continue
+		}
+		c.Addresses = append(c.Addresses, a)
+	}
+	return c, errors.Join(errs...)
+}

@@ -1,0 +1,54 @@
+// Command prestop is a pod's preStop hook. It returns when the last session of the
+// pod has ended, or when the time that Kubernetes gave the pod is nearly used up.
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/conndrain/conndrain/lifecycle/hook"
+)
+
+// version is set at link time (-X main.version=v0.1.0).
+var version = "(devel)"
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	// A second signal ends the process even if the first one's way out hangs.
+	context.AfterFunc(ctx, stop)
+	return execute(ctx, os.Args[1:], os.Getenv, os.Stderr)
+}
+
+// What the process says by its exit code. In a container it is always 0: a hook
+// that fails hides what it did in an Event, and does not hold the pod.
+const (
+	codeDone  = 0
+	codeUsage = 2
+)
+
+// execute waits as the arguments and the environment say and returns the exit code.
+func execute(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) int {
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	c, err := parse(args, getenv, stderr)
+	if errors.Is(err, errHelp) {
+		return codeDone
+	}
+	if err != nil && getenv("KUBERNETES_SERVICE_HOST") == "" {
+		io.WriteString(stderr, "prestop: "+err.Error()+"\n'prestop --help' says how it is used.\n")
+		return codeUsage
+	}
+	if err != nil {
+		log.Error("goes on with what could be read", "err", err)
+	}
+	c.Version, c.Logger = version, log
+	hook.Wait(ctx, c)
+	return codeDone
+}

@@ -1,0 +1,102 @@
+package hook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+const (
+	connectTimeout = time.Second
+	// answerMargin is how much longer than asked for an answer may take before the
+	// helper is taken for one that hangs.
+	answerMargin = 2 * time.Second
+	maxAnswer    = 64 << 10
+)
+
+// errNotHelper is an answer that no helper gave.
+var errNotHelper = errors.New("the answer is not from a conndrain-node: something in between answers for its port")
+
+// refusal is a helper's answer that is no state of a drain. It is never final: an
+// address may not be known yet.
+type refusal struct {
+	status  string
+	message string
+}
+
+func (r refusal) Error() string { return strings.TrimSpace("helper answers " + r.status + " " + r.message) }
+
+// client asks one helper. It is safe for concurrent use.
+type client struct {
+	url  string
+	http *http.Client
+}
+
+// newTransport connects to a helper. No proxy of the pod's environment is used.
+func newTransport() http.RoundTripper {
+	return &http.Transport{
+		DialContext:     (&net.Dialer{Timeout: connectTimeout}).DialContext,
+		MaxConnsPerHost: 1,
+		IdleConnTimeout: time.Minute,
+	}
+}
+
+// newClient asks the helper at a host:port.
+func newClient(address string, transport http.RoundTripper) client {
+	return client{
+		url: "http://" + address + lifecycle.DrainPath,
+		http: &http.Client{
+			Transport: transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// ask sends one request. It blocks until the helper answers, for the request's own
+// wait and a little more at the most, or until ctx ends. A helper that cannot be
+// reached, hangs, refuses or is none is an error.
+func (c client) ask(ctx context.Context, r lifecycle.DrainRequest) (lifecycle.DrainAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, lifecycle.Seconds(r.WaitSeconds)+answerMargin)
+	defer cancel()
+	var answer lifecycle.DrainAnswer
+	body, err := json.Marshal(r)
+	if err != nil {
+		return answer, fmt.Errorf("encode request: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	if err != nil {
+		return answer, fmt.Errorf("make request: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return answer, fmt.Errorf("ask helper: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.Header.Get(lifecycle.Header) == "" {
+		return answer, fmt.Errorf("ask helper: status %s: %w", resp.Status, errNotHelper)
+	}
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return answer, fmt.Errorf("read answer: %w", err)
+	}
+	if err := json.Unmarshal(b, &answer); err != nil {
+		return answer, fmt.Errorf("read answer of status %s: %w", resp.Status, err)
+	}
+	if resp.StatusCode != http.StatusOK || answer.Phase == "" {
+		return answer, refusal{resp.Status, answer.Message}
+	}
+	return answer, nil
+}
+
+// close lets go of the connection.
+func (c client) close() { c.http.CloseIdleConnections() }

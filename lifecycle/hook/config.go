@@ -1,0 +1,93 @@
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/conndrain/conndrain/conntrack/sockdiag"
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+// ServiceHost finds a helper where nothing names the node: its Service leads to
+// the one on the same node.
+const ServiceHost = "conndrain-node.conndrain-system"
+
+// Config says how a hook waits.
+type Config struct {
+	// Node is the helper's host, with or without a port; empty means ServiceHost.
+	Node string
+	// Grace is the pod's grace period, for when no helper ever tells a deadline.
+	Grace time.Duration
+	// FallbackSleep is the least wait without a helper.
+	FallbackSleep time.Duration
+	// Version is told to the helper.
+	Version string
+	// Logger gets what happens; nil discards it.
+	Logger *slog.Logger
+
+	// look is a look at the pod's own sockets.
+	look func(context.Context) (sockdiag.Look, error)
+	// transport leads to the helper.
+	transport http.RoundTripper
+}
+
+// Defaults fills what is not set.
+func (c *Config) Defaults() {
+	if c.Node == "" {
+		c.Node = ServiceHost
+	}
+	if c.Grace == 0 {
+		c.Grace = lifecycle.DefaultGrace
+	}
+	if c.FallbackSleep == 0 {
+		c.FallbackSleep = lifecycle.DefaultFallbackSleep
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.look == nil {
+		c.look = sockdiag.Take
+	}
+	if c.transport == nil {
+		c.transport = newTransport()
+	}
+}
+
+// Validate returns all that is wrong, joined, or nil.
+func (c Config) Validate() error {
+	var errs []error
+	if _, err := helperAddress(c.Node); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Grace < 0 {
+		errs = append(errs, fmt.Errorf("grace %s is negative", c.Grace))
+	}
+	if c.FallbackSleep < 0 {
+		errs = append(errs, fmt.Errorf("fallback-sleep %s is negative", c.FallbackSleep))
+	}
+	return errors.Join(errs...)
+}
+
+// helperAddress gives a node the helper's port, unless it names one. IPv6
+// addresses may stand in brackets or not.
+func helperAddress(node string) (string, error) {
+	if host, port, err := net.SplitHostPort(node); err == nil {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 || host == "" {
+			return "", fmt.Errorf("node %q: use host:port with a port of 1 to 65535", node)
+		}
+		return node, nil
+	}
+	host := strings.TrimSuffix(strings.TrimPrefix(node, "["), "]")
+	if host == "" || strings.ContainsAny(host, "[]/ ") {
+		return "", fmt.Errorf("node %q: use a host name or an address", node)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(lifecycle.APIPort)), nil
+}

@@ -1,0 +1,352 @@
+package node
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/conndrain/conndrain/conntrack"
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+// watch is what a drain needs of a *conntrack.Watch.
+type watch interface {
+	Changes() <-chan struct{}
+	Counts() conntrack.Counts
+	Sessions() []conntrack.Session
+	Err() error
+	Close() error
+}
+
+// drainer does the work of drains. It is safe for concurrent use.
+type drainer struct {
+	open   func(context.Context, conntrack.Target) (watch, error)
+	live   func(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
+	routes *routes
+	own    func() ([]netip.Addr, error)
+	events events
+	tally  *tally
+}
+
+// drain blocks until the drain is released or ctx ends. Nothing of it runs
+// afterwards.
+func (r *drainer) drain(ctx context.Context, d *drain) {
+	ctx, stop := context.WithCancel(ctx)
+	v := &vigil{
+		drainer: r, drain: d, begun: time.Now(),
+		serving: true, confirmBy: time.Now().Add(liveTimeout + time.Second),
+		routed: true,
+		lives:  make(chan liveAnswer, 1), opens: make(chan openAnswer, 1),
+	}
+	defer func() {
+		stop()
+		v.end()
+	}()
+	v.run(ctx)
+}
+
+// vigil is the work on one drain. It is used by one goroutine.
+type vigil struct {
+	*drainer
+	*drain
+	begun time.Time
+	tasks sync.WaitGroup
+
+	serving   bool
+	confirmBy time.Time
+	cancelled bool
+	lives     chan liveAnswer
+
+	slices      *follower
+	route       route
+	routed      bool
+	withdrawnAt time.Time
+
+	target  conntrack.Target
+	opening bool
+	openAt  time.Time
+	opens   chan openAnswer
+	watch   watch
+	fault   error
+	said    bool // that the pod waits, by an Event
+}
+
+type liveAnswer struct {
+	pod *corev1.Pod
+	err error
+}
+
+type openAnswer struct {
+	watch watch
+	err   error
+}
+
+const (
+	// lookEvery is how often a drain looks up when nothing happens.
+	lookEvery = time.Second
+	// After a change a drain pauses this long, so that a storm of them costs little.
+	lookPause = 20 * time.Millisecond
+	// routesPatience is how long the first list of slices may take before the ports
+	// that the pod declares have to do.
+	routesPatience = 2 * time.Second
+	// openAgain is how long after a failure the kernel is asked again.
+	openAgain = time.Second
+)
+
+func (v *vigil) run(ctx context.Context) {
+	pod := v.current()
+	v.tasks.Go(func() {
+		live, err := v.live(ctx, pod.Namespace, pod.Name, pod.UID)
+		v.lives <- liveAnswer{live, err}
+	})
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		v.prepare(ctx, now)
+		counts := v.counts()
+		o := v.observe(counts, now)
+		decision := lifecycle.Decide(o, now)
+		v.conclude(decision, o.Deadline, counts, now)
+		if decision.Phase == lifecycle.Released {
+			return
+		}
+		timer.Reset(min(decision.Next.Sub(now), lookEvery))
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-v.wake:
+		case <-v.routeChanges():
+			v.follow(time.Now())
+		case <-v.watchChanges():
+			select {
+			case <-time.After(lookPause):
+			case <-timer.C:
+			case <-ctx.Done():
+				return
+			}
+		case a := <-v.lives:
+			v.confirmWith(a, time.Now())
+		case a := <-v.opens:
+			v.opened(a, time.Now())
+		}
+	}
+}
+
+func (v *vigil) current() *corev1.Pod {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.pod
+}
+
+// waited is how long ago the pod's first hook started.
+func (v *vigil) waited(now time.Time) time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return now.Sub(v.first)
+}
+
+// confirmWith takes in what the API says of the pod: a watch can lag behind a
+// deletion. An API that does not answer must not end a pod at once.
+func (v *vigil) confirmWith(a liveAnswer, now time.Time) {
+	switch {
+	case a.err != nil:
+		v.log.Warn("it is unknown whether the pod is terminating: taken for yes", "err", a.err)
+		v.serving = false
+		v.confirm(v.current())
+	case a.pod == nil:
+		v.cancelled = true
+	case a.pod.DeletionTimestamp == nil:
+		v.confirmBy = now
+	default:
+		v.serving = false
+		v.confirm(a.pod)
+	}
+}
+
+// prepare begins what a terminating pod needs and has not got.
+func (v *vigil) prepare(ctx context.Context, now time.Time) {
+	if v.serving || v.cancelled {
+		return
+	}
+	if v.slices == nil {
+		f, err := v.routes.follow(v.current().Namespace)
+		if err != nil {
+			v.log.Warn("the pod's routes are unknown", "err", err)
+			return
+		}
+		v.slices = f
+		v.follow(now)
+	}
+	if v.watch != nil || v.opening || now.Before(v.openAt) {
+		return
+	}
+	if !v.route.known && now.Sub(v.begun) < routesPatience {
+		return
+	}
+	v.opening = true
+	v.target = v.targetOf(v.current())
+	v.tasks.Go(func() {
+		w, err := v.open(ctx, v.target)
+		v.opens <- openAnswer{w, err}
+	})
+}
+
+func (v *vigil) targetOf(pod *corev1.Pod) conntrack.Target {
+	t := conntrack.Target{
+		Addresses:   addressesOf(pod),
+		Ports:       served(v.route.ports, pod),
+		ProbedPorts: probed(pod),
+	}
+	own, err := v.own()
+	if err != nil {
+		v.log.Warn("the node's addresses are unknown: its probes look like traffic", "err", err)
+	}
+	t.ProbedFrom = own
+	return t
+}
+
+// opened takes in a watch, or asks for another one later.
+func (v *vigil) opened(a openAnswer, now time.Time) {
+	v.opening = false
+	if a.err != nil {
+		if v.fault == nil {
+			v.log.Error("the pod's sessions are unknown: it is held to its deadline", "err", a.err)
+		}
+		v.fault, v.openAt = a.err, now.Add(openAgain)
+		return
+	}
+	v.watch, v.fault = a.watch, nil
+}
+
+// follow takes in what the slices say.
+func (v *vigil) follow(now time.Time) {
+	v.route = v.slices.of(v.current())
+	// As long as nothing is known the pod may be routed.
+	routed := !v.route.known || v.route.routed
+	if v.routed && !routed {
+		v.withdrawnAt = now
+	}
+	v.routed = routed
+}
+
+func (v *vigil) routeChanges() <-chan struct{} {
+	if v.slices == nil {
+		return nil
+	}
+	return v.slices.changes
+}
+
+func (v *vigil) watchChanges() <-chan struct{} {
+	if v.watch == nil {
+		return nil
+	}
+	return v.watch.Changes()
+}
+
+// counts are the current ones, unknown without a watch.
+func (v *vigil) counts() conntrack.Counts {
+	if v.watch == nil {
+		return conntrack.Counts{}
+	}
+	return v.watch.Counts()
+}
+
+func (v *vigil) observe(c conntrack.Counts, now time.Time) lifecycle.Observation {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	o := lifecycle.Observation{
+		Serving: v.serving, ConfirmBy: v.confirmBy,
+		Routed: v.routed, WithdrawnAt: v.withdrawnAt,
+		Deadline: v.deadline,
+		Policy:   v.policy,
+		Known:    c.Known, Blocking: c.Blocking(), Opening: c.Opening, LastNew: c.LastNew,
+		Cancelled: v.cancelled || v.gone,
+	}
+	if !v.confirmed {
+		o.Deadline = later(now, v.confirmBy)
+		return o
+	}
+	o.WithdrawBy = v.first.Add(lifecycle.WithdrawTimeout(v.deadline.Sub(v.first)))
+	// Nothing can be on its way to a pod that nobody lists, that declares no port
+	// and that never had a session.
+	if v.route.known && !v.route.listed && len(declared(v.pod)) == 0 && c.Known && c.Peak == 0 {
+		o.Policy.Settle = 0
+	}
+	return o
+}
+
+// conclude publishes a decision, and tells people where it changes something.
+func (v *vigil) conclude(d lifecycle.Decision, deadline time.Time, c conntrack.Counts, now time.Time) {
+	pod, waited := v.current(), v.waited(now)
+	var left []conntrack.Session
+	if v.watch != nil && c.Blocking() > 0 && (d.Phase == lifecycle.Released || !v.said) {
+		left = blocking(v.watch.Sessions())
+	}
+	v.become(state{phase: d.Phase, reason: d.Reason, counts: c, cut: d.Reason == lifecycle.Expired})
+	if d.Phase == lifecycle.Draining && c.Known && !v.said {
+		v.said = true
+		v.events.draining(pod, left, deadline.Sub(now), v.begun)
+	}
+	if d.Phase != lifecycle.Released {
+		return
+	}
+	v.tally.released(d.Reason, waited)
+	switch d.Reason {
+	case lifecycle.Drained:
+		v.events.drained(pod, c, waited)
+	case lifecycle.Expired:
+		v.tally.cut(c)
+		v.events.expired(pod, c, left, waited, v.begun, v.why())
+	default:
+	}
+}
+
+// why says what kept the sessions unknown, or nothing.
+func (v *vigil) why() error {
+	if v.watch != nil {
+		return v.watch.Err()
+	}
+	return v.fault
+}
+
+// end waits for what was begun and lets go of it.
+func (v *vigil) end() {
+	v.tasks.Wait()
+	select {
+	case a := <-v.opens:
+		v.watch = a.watch
+	default:
+	}
+	if v.watch != nil {
+		if err := v.watch.Close(); err != nil {
+			v.log.Warn("the sessions' watch did not close", "err", err)
+		}
+	}
+	if v.slices != nil {
+		v.slices.close()
+	}
+}
+
+// blocking leaves what a release waits for.
+func blocking(all []conntrack.Session) []conntrack.Session {
+	var left []conntrack.Session
+	for _, s := range all {
+		if s.State == conntrack.Open || s.State == conntrack.Lost {
+			left = append(left, s)
+		}
+	}
+	return left
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

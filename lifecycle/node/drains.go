@@ -1,0 +1,101 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+// drains are those of the node's pods, one for each pod UID, so that a pod that
+// takes over a name or an address takes over nothing else. They are safe for
+// concurrent use.
+type drains struct {
+	config Config
+	// drain does the work of one, until it is released or ctx ends.
+	drain func(ctx context.Context, d *drain)
+
+	mu      sync.Mutex
+	byUID   map[types.UID]*drain
+	running sync.WaitGroup
+	closed  bool
+}
+
+func newDrains(c Config, work func(context.Context, *drain)) *drains {
+	return &drains{config: c, drain: work, byUID: make(map[types.UID]*drain)}
+}
+
+// join returns the drain of a pod one of whose hooks started at the given moment,
+// and begins it where there is none. It is nil when the helper ends.
+func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time) *drain {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.closed {
+		return nil
+	}
+	d := all.byUID[pod.UID]
+	if d != nil {
+		d.started(started)
+		return d
+	}
+	d = newDrain(pod, started, all.config)
+	all.byUID[pod.UID] = d
+	all.running.Go(func() {
+		defer close(d.ended)
+		all.drain(ctx, d)
+		// A pod that serves on begins anew the next time; one that terminates is
+		// remembered until it is gone, because its hook may be run again.
+		if s := d.now(); !lasts(s.reason) {
+			all.forget(pod.UID)
+		}
+	})
+	return d
+}
+
+// changed takes in the pod as it is now.
+func (all *drains) changed(pod *corev1.Pod, gone bool) {
+	all.mu.Lock()
+	d := all.byUID[pod.UID]
+	if gone {
+		delete(all.byUID, pod.UID)
+	}
+	all.mu.Unlock()
+	if d != nil {
+		d.changed(pod, gone)
+	}
+}
+
+func (all *drains) forget(uid types.UID) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.byUID, uid)
+}
+
+// list returns those that are known.
+func (all *drains) list() []*drain {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	list := make([]*drain, 0, len(all.byUID))
+	for _, d := range all.byUID {
+		list = append(list, d)
+	}
+	return list
+}
+
+// close lets none begin any more and waits for those that run. Their context has
+// to end for that.
+func (all *drains) close() {
+	all.mu.Lock()
+	all.closed = true
+	all.mu.Unlock()
+	all.running.Wait()
+}
+
+// lasts says whether a pod that was released for this reason is on its way out.
+func lasts(r lifecycle.Reason) bool {
+	return r == lifecycle.Drained || r == lifecycle.Expired || r == lifecycle.ReleasedByUser
+}

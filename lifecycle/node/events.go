@@ -1,0 +1,85 @@
+package node
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/conndrain/conndrain/conntrack"
+)
+
+// Reasons of Events on pods.
+const (
+	reasonDraining     = "Draining"
+	reasonDrained      = "Drained"
+	reasonDrainExpired = "DrainExpired"
+)
+
+// maxPeers is how many sessions an Event names.
+const maxPeers = 5
+
+// events tell people what happens to a pod: one at each state change, no more.
+type events struct{ recorder record.EventRecorder }
+
+// draining says what a pod is held for.
+func (e events) draining(pod *corev1.Pod, left []conntrack.Session, remaining time.Duration, begun time.Time) {
+	e.recorder.Eventf(pod, corev1.EventTypeNormal, reasonDraining, "Waiting up to %s for %s: %s",
+		inSeconds(remaining), number(len(left), "session"), peers(left, begun))
+}
+
+// drained says that nothing holds it any more.
+func (e events) drained(pod *corev1.Pod, c conntrack.Counts, waited time.Duration) {
+	text := "The last session has ended"
+	if c.Peak == 0 {
+		text = "There was no session"
+	}
+	if c.Idle > 0 {
+		text += fmt.Sprintf(", %d idle left out", c.Idle)
+	}
+	e.recorder.Eventf(pod, corev1.EventTypeNormal, reasonDrained, "%s; released %s after the first hook began", text, inSeconds(waited))
+}
+
+// expired says what was cut.
+func (e events) expired(pod *corev1.Pod, c conntrack.Counts, left []conntrack.Session, waited time.Duration, begun time.Time, why error) {
+	text := fmt.Sprintf("The time was up after %s: %s cut, %d of them active: %s",
+		inSeconds(waited), number(c.Blocking(), "session"), c.Active, peers(left, begun))
+	if !c.Known {
+		text = fmt.Sprintf("The time was up after %s, and what was cut is unknown: the sessions could not be read", inSeconds(waited))
+		if why != nil {
+			text += ": " + why.Error()
+		}
+	} else if c.Blocking() == 0 {
+		text = fmt.Sprintf("The time was up after %s, while a connection was being made", inSeconds(waited))
+	}
+	e.recorder.Event(pod, corev1.EventTypeWarning, reasonDrainExpired, text)
+}
+
+// peers names the first of the sessions, which come with those of unknown age
+// first and then the oldest.
+func peers(left []conntrack.Session, begun time.Time) string {
+	var names []string
+	for _, s := range left {
+		if len(names) == maxPeers {
+			names = append(names, fmt.Sprintf("and %d more", len(left)-maxPeers))
+			break
+		}
+		age := "older than the drain"
+		if s.KnownAge && s.FirstSeen.After(begun) {
+			age = "new"
+		}
+		names = append(names, fmt.Sprintf("%s to port %d/%s (%s)", s.Client, s.Server.Port(), s.Protocol, age))
+	}
+	return strings.Join(names, ", ")
+}
+
+func number(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func inSeconds(d time.Duration) string { return fmt.Sprintf("%.1f s", max(0, d).Seconds()) }

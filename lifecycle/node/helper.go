@@ -1,0 +1,159 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/conndrain/conndrain/conntrack"
+)
+
+// Component is the source of the Events.
+const Component = "conndrain-node"
+
+// stopTimeout is how long answers may take to leave when the helper ends.
+const stopTimeout = 2 * time.Second
+
+// Helper serves one node.
+type Helper struct {
+	config   Config
+	pods     *pods
+	drains   *drains
+	recorder record.EventBroadcaster
+	registry *prometheus.Registry
+
+	listen func(ctx context.Context, network, address string) (net.Listener, error)
+	own    func() ([]netip.Addr, error)
+}
+
+// New returns the Helper of a node, which reads sessions with the reader and has
+// its metrics in the registry. It does no I/O. Errors are those of Validate.
+func New(c Config, client kubernetes.Interface, reader *conntrack.Reader, registry *prometheus.Registry) (*Helper, error) {
+	c.Defaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	h := &Helper{config: c, registry: registry, own: ownAddresses, listen: new(net.ListenConfig).Listen}
+	h.recorder = record.NewBroadcaster()
+	h.recorder.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	source := corev1.EventSource{Component: Component, Host: c.Node}
+	d := &drainer{
+		open: func(ctx context.Context, t conntrack.Target) (watch, error) {
+			w, err := reader.Watch(ctx, t)
+			if err != nil {
+				return nil, err // not w, which would make a watch that is not nil
+			}
+			return w, nil
+		},
+		routes: newRoutes(client),
+		own:    func() ([]netip.Addr, error) { return h.own() },
+		events: events{h.recorder.NewRecorder(scheme.Scheme, source)},
+		tally:  newTally(registry),
+	}
+	h.drains = newDrains(c, d.drain)
+	pods, err := newPods(client, c.Node, h.drains.changed)
+	if err != nil {
+		return nil, err
+	}
+	h.pods, d.live = pods, pods.live
+	registry.MustRegister(gauges{h.drains.list})
+	return h, nil
+}
+
+// Run serves until ctx ends or something that cannot be done without fails, such as
+// a port that is taken. It returns when nothing of it runs any more. It is called
+// once.
+func (h *Helper) Run(ctx context.Context) error {
+	defer h.recorder.Shutdown()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		h.pods.run(ctx)
+		return nil
+	})
+	api := &server{pods: h.pods, drains: h.drains, log: h.config.Logger, life: ctx}
+	for _, a := range h.config.Addresses {
+		h.serve(ctx, g, a, h.config.APIPort, api.http())
+		h.serve(ctx, g, a, h.config.MetricsPort, h.metrics())
+	}
+	g.Go(func() error {
+		<-ctx.Done()
+		h.drains.close()
+		return nil
+	})
+	return g.Wait()
+}
+
+// serve runs a server on one address until ctx ends.
+func (h *Helper) serve(ctx context.Context, g *errgroup.Group, a netip.Addr, port uint16, s *http.Server) {
+	g.Go(func() error {
+		l, err := h.listen(ctx, "tcp", net.JoinHostPort(a.String(), strconv.Itoa(int(port))))
+		if err != nil {
+			return fmt.Errorf("listen: %w", err)
+		}
+		h.config.Logger.Info("listening", "address", l.Addr().String())
+		g.Go(func() error {
+			<-ctx.Done()
+			last, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+			defer stop()
+			if err := s.Shutdown(last); err != nil {
+				return s.Close()
+			}
+			return nil
+		})
+		if err := s.Serve(newLimitListener(l)); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve %s: %w", l.Addr(), err)
+		}
+		return nil
+	})
+}
+
+// metrics serves scrapes and probes.
+func (h *Helper) metrics() *http.Server {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(h.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !h.pods.synced() {
+			http.Error(w, "the pods of this node are not known yet", http.StatusServiceUnavailable)
+		}
+	})
+	return &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       headerTimeout + requestTimeout,
+		WriteTimeout:      time.Minute,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+	}
+}
+
+// ownAddresses are those of the interfaces of this network namespace.
+func ownAddresses() ([]netip.Addr, error) {
+	nets, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("list own addresses: %w", err)
+	}
+	var all []netip.Addr
+	for _, n := range nets {
+		if p, ok := n.(*net.IPNet); ok {
+			if a, ok := netip.AddrFromSlice(p.IP); ok {
+				all = append(all, a.Unmap())
+			}
+		}
+	}
+	return all, nil
+}

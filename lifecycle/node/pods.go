@@ -1,0 +1,165 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+// liveTimeout is how long the API may take to tell whether a pod is terminating.
+const liveTimeout = 3 * time.Second
+
+const byAddress = "address"
+
+// pods are those of this node, by a watch. It is safe for concurrent use.
+type pods struct {
+	client   kubernetes.Interface
+	informer cache.SharedIndexInformer
+}
+
+// newPods returns the pods of a node; run fills them. changed is called for every
+// pod that was added, changed or, with gone, deleted.
+func newPods(client kubernetes.Interface, node string, changed func(pod *corev1.Pod, gone bool)) (*pods, error) {
+	informer := coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0,
+		cache.Indexers{byAddress: indexByAddress},
+		func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
+		})
+	if err := informer.SetTransform(trim); err != nil {
+		return nil, fmt.Errorf("trim pods: %w", err)
+	}
+	tell := func(o any, gone bool) {
+		if pod, ok := o.(*corev1.Pod); ok {
+			changed(pod, gone)
+		}
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { tell(o, false) },
+		UpdateFunc: func(_, o any) { tell(o, false) },
+		DeleteFunc: func(o any) {
+			if lost, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = lost.Obj
+			}
+			tell(o, true)
+		},
+	}); err != nil {
+		return nil, fmt.Errorf("follow pods: %w", err)
+	}
+	return &pods{client, informer}, nil
+}
+
+// run follows the pods until ctx ends. It blocks.
+func (p *pods) run(ctx context.Context) { p.informer.RunWithContext(ctx) }
+
+func (p *pods) synced() bool { return p.informer.HasSynced() }
+
+// at returns the pod whose address this is. It is nil for an address of nobody, of
+// a hostNetwork pod or of a pod that has ended; and where two pods seem to have it,
+// which is over as soon as the watch has caught up.
+func (p *pods) at(a netip.Addr) *corev1.Pod {
+	objects, err := p.informer.GetIndexer().ByIndex(byAddress, a.Unmap().WithZone("").String())
+	if err != nil || len(objects) != 1 {
+		return nil
+	}
+	return objects[0].(*corev1.Pod)
+}
+
+// live asks the API for the pod as it is now. It returns nil where it is gone or
+// another one has its name, and an error where the API does not tell.
+func (p *pods) live(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	pod, err := p.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get pod: %w", err)
+	case pod.UID != uid:
+		return nil, nil
+	}
+	return pod, nil
+}
+
+func indexByAddress(o any) ([]string, error) {
+	pod, ok := o.(*corev1.Pod)
+	if !ok || pod.Spec.HostNetwork || ended(pod) {
+		return nil, nil
+	}
+	var keys []string
+	for _, a := range addressesOf(pod) {
+		keys = append(keys, a.String())
+	}
+	return keys, nil
+}
+
+// ended says that the pod's address may be another's by now.
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func addressesOf(pod *corev1.Pod) []netip.Addr {
+	var all []netip.Addr
+	for _, ip := range pod.Status.PodIPs {
+		if a, err := netip.ParseAddr(ip.IP); err == nil && !slices.Contains(all, a.Unmap()) {
+			all = append(all, a.Unmap())
+		}
+	}
+	return all
+}
+
+// graceOf is how long Kubernetes gives the pod now: what its deletion says, which
+// is not always what its spec says.
+func graceOf(pod *corev1.Pod) time.Duration {
+	grace := int64(lifecycle.DefaultGrace / time.Second)
+	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
+		grace = *s
+	}
+	if s := pod.DeletionGracePeriodSeconds; s != nil {
+		grace = *s
+	}
+	return time.Duration(grace) * time.Second
+}
+
+// trim leaves of a pod what a drain needs: a node may have hundreds.
+func trim(o any) (any, error) {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	pod.ManagedFields = nil
+	pod.Labels = nil
+	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
+	pod.Spec = corev1.PodSpec{
+		Containers:                    trimContainers(pod.Spec.Containers),
+		InitContainers:                trimContainers(pod.Spec.InitContainers),
+		TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
+		HostNetwork:                   pod.Spec.HostNetwork,
+	}
+	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, PodIPs: pod.Status.PodIPs}
+	return pod, nil
+}
+
+func trimContainers(full []corev1.Container) []corev1.Container {
+	var all []corev1.Container
+	for _, c := range full {
+		all = append(all, corev1.Container{
+			Name: c.Name, Ports: c.Ports, RestartPolicy: c.RestartPolicy,
+			ReadinessProbe: c.ReadinessProbe, LivenessProbe: c.LivenessProbe, StartupProbe: c.StartupProbe,
+		})
+	}
+	return all
+}

@@ -1,0 +1,105 @@
+package node
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// port is one that a pod serves, by a slice or by its own declaration.
+type port struct {
+	name   string
+	number uint16
+}
+
+// metricsPort is the name of a port whose sessions hold nothing where the pod
+// serves another one.
+const metricsPort = "metrics"
+
+// served are the numbers that count: what the slices list, or what the containers
+// declare, or every port, which is none here.
+func served(listed []port, pod *corev1.Pod) []uint16 {
+	ports := listed
+	if len(ports) == 0 {
+		ports = declared(pod)
+	}
+	var numbers, others []uint16
+	for _, p := range ports {
+		numbers = append(numbers, p.number)
+		if p.name != metricsPort {
+			others = append(others, p.number)
+		}
+	}
+	if len(others) > 0 {
+		numbers = others
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers)
+}
+
+// declared are the ports of the pod's containers and native sidecars.
+func declared(pod *corev1.Pod) []port {
+	var ports []port
+	for _, c := range running(pod) {
+		for _, p := range c.Ports {
+			if n, ok := portNumber(p.ContainerPort); ok {
+				ports = append(ports, port{p.Name, n})
+			}
+		}
+	}
+	return ports
+}
+
+// running are the containers that run together: not those that only begin a pod.
+func running(pod *corev1.Pod) []corev1.Container {
+	all := slices.Clone(pod.Spec.Containers)
+	for _, c := range pod.Spec.InitContainers {
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// probed are the ports that the kubelet connects to.
+func probed(pod *corev1.Pod) []uint16 {
+	var numbers []uint16
+	for _, c := range running(pod) {
+		for _, p := range []*corev1.Probe{c.ReadinessProbe, c.LivenessProbe, c.StartupProbe} {
+			if p == nil {
+				continue
+			}
+			if n, ok := probedPort(p.ProbeHandler, c.Ports); ok && !slices.Contains(numbers, n) {
+				numbers = append(numbers, n)
+			}
+		}
+	}
+	return numbers
+}
+
+func probedPort(p corev1.ProbeHandler, ports []corev1.ContainerPort) (uint16, bool) {
+	switch {
+	case p.HTTPGet != nil:
+		return resolve(p.HTTPGet.Port, ports)
+	case p.TCPSocket != nil:
+		return resolve(p.TCPSocket.Port, ports)
+	case p.GRPC != nil:
+		return portNumber(p.GRPC.Port)
+	}
+	return 0, false
+}
+
+func resolve(p intstr.IntOrString, ports []corev1.ContainerPort) (uint16, bool) {
+	if p.Type == intstr.Int {
+		return portNumber(p.IntVal)
+	}
+	for _, c := range ports {
+		if c.Name == p.StrVal {
+			return portNumber(c.ContainerPort)
+		}
+	}
+	return 0, false
+}
+
+func portNumber(n int32) (uint16, bool) { return uint16(n), n > 0 && n <= 65535 }

@@ -1,0 +1,120 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+// Limits of what a caller may take, and may take its time for.
+const (
+	headerTimeout  = 5 * time.Second
+	requestTimeout = 5 * time.Second
+	idleTimeout    = time.Minute
+	maxHeader      = 8 << 10
+	// writeMargin is how long an answer may take to be read.
+	writeMargin = 5 * time.Second
+	retryAfter  = "1"
+)
+
+// server answers hooks. A caller is the pod that its source address belongs to,
+// and can influence nothing but the drain of that pod.
+type server struct {
+	pods   interface{ at(netip.Addr) *corev1.Pod }
+	drains *drains
+	log    *slog.Logger
+	// life ends with the helper: hooks that are held then get their drain's state,
+	// and ask again.
+	life context.Context
+}
+
+// newServer serves the API. Whoever serves it bounds the connections.
+func (s *server) http() *http.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+lifecycle.DrainPath, s.drain)
+	return &http.Server{
+		Handler:           s.known(mux),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       headerTimeout + requestTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+}
+
+type callerKey struct{}
+
+// known lets through only requests from the addresses of this node's pods, and
+// marks every answer as ours. The body of others is not read. An address that is
+// not known yet may be known in a moment, so the refusal is not a final one.
+func (s *server) known(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(lifecycle.Header, lifecycle.HeaderV1)
+		from, err := netip.ParseAddrPort(r.RemoteAddr)
+		pod := (*corev1.Pod)(nil)
+		if err == nil {
+			pod = s.pods.at(from.Addr())
+		}
+		if pod == nil {
+			w.Header().Set("Connection", "close")
+			w.Header().Set("Retry-After", retryAfter)
+			s.answer(w, http.StatusServiceUnavailable, lifecycle.DrainAnswer{
+				Message: "no pod of this node has the address " + from.Addr().String() + ", as far as is known now",
+			})
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, pod)))
+	})
+}
+
+func (s *server) drain(w http.ResponseWriter, r *http.Request) {
+	arrived := time.Now()
+	pod := r.Context().Value(callerKey{}).(*corev1.Pod)
+	var request lifecycle.DrainRequest
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, lifecycle.MaxRequestBytes))
+	if err == nil && len(body) > 0 {
+		err = json.Unmarshal(body, &request)
+	}
+	if err != nil {
+		status := http.StatusBadRequest
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			status = http.StatusRequestEntityTooLarge
+		}
+		s.answer(w, status, lifecycle.DrainAnswer{Message: "read request: " + err.Error()})
+		return
+	}
+	d := s.drains.join(s.life, pod, arrived.Add(-lifecycle.Seconds(request.ElapsedSeconds)))
+	if d == nil {
+		w.Header().Set("Retry-After", retryAfter)
+		s.answer(w, http.StatusServiceUnavailable, lifecycle.DrainAnswer{Message: "this helper is ending"})
+		return
+	}
+	wait := min(lifecycle.Seconds(request.WaitSeconds), lifecycle.MaxWait)
+	c := http.NewResponseController(w)
+	// The request is read; now its answer may take its time.
+	err = errors.Join(c.SetReadDeadline(time.Time{}), c.SetWriteDeadline(arrived.Add(wait+writeMargin)))
+	if err != nil {
+		s.log.Debug("set deadlines", "err", err)
+	}
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	defer context.AfterFunc(s.life, stop)()
+	s.answer(w, http.StatusOK, d.await(ctx, wait))
+}
+
+func (s *server) answer(w http.ResponseWriter, status int, a lifecycle.DrainAnswer) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(a); err != nil {
+		s.log.Debug("write answer", "err", err) // the hook is gone; kubelet runs it again
+	}
+}
