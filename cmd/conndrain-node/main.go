@@ -98,6 +98,9 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the API: %w", err)
 	}
+	// A rollout may end every pod of the node at once: one GET and a few Events for
+	// each. Waiting in line here would let their hooks time out.
+	config.QPS, config.Burst = 50, 500
 	config.UserAgent = "conndrain-node/" + version
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON

@@ -177,11 +177,11 @@ func (v *vigil) prepare(ctx context.Context, now time.Time) {
 	if v.slices == nil {
 		f, err := v.routes.follow(v.current().Namespace)
 		if err != nil {
-			v.log.Warn("the pod's routes are unknown", "err", err)
-			return
+			v.log.Warn("the pod's routes are unknown", "err", err) // and so it is held for the whole withdrawal
+		} else {
+			v.slices = f
+			v.follow(now)
 		}
-		v.slices = f
-		v.follow(now)
 	}
 	if v.watch != nil || v.opening || now.Before(v.openAt) {
 		return

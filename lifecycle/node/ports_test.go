@@ -1,0 +1,61 @@
+package node
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+func TestServedPorts(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{
+			{Name: "migrate", Ports: []corev1.ContainerPort{{ContainerPort: 1}}},
+			{Name: "proxy", RestartPolicy: &always, Ports: []corev1.ContainerPort{{ContainerPort: 15001}}},
+		},
+		Containers: []corev1.Container{{Ports: []corev1.ContainerPort{
+			{Name: "http", ContainerPort: 8080}, {Name: "metrics", ContainerPort: 9090},
+		}}},
+	}}
+	for _, tc := range []struct {
+		name   string
+		listed []port
+		pod    *corev1.Pod
+		want   []uint16
+	}{
+		{"a slice's", []port{{"http", 80}, {"grpc", 90}}, pod, []uint16{80, 90}},
+		{"the same twice", []port{{"http", 80}, {"web", 80}}, pod, []uint16{80}},
+		{"declared", nil, pod, []uint16{8080, 15001}},
+		{"every", nil, &corev1.Pod{}, nil},
+		{"P3: metrics beside another", []port{{"http", 80}, {"metrics", 90}}, pod, []uint16{80}},
+		{"P3: metrics alone", []port{{"metrics", 90}}, pod, []uint16{90}},
+		{"P3: http-metrics", []port{{"http-metrics", 3100}}, pod, []uint16{3100}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, served(tc.listed, tc.pod)); diff != "" {
+				t.Errorf("ports (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestProbedPorts(t *testing.T) {
+	probe := func(h corev1.ProbeHandler) *corev1.Probe { return &corev1.Probe{ProbeHandler: h} }
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
+		{
+			Ports:          []corev1.ContainerPort{{Name: "web", ContainerPort: 8080}},
+			ReadinessProbe: probe(corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("web")}}),
+			LivenessProbe:  probe(corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}),
+			StartupProbe:   probe(corev1.ProbeHandler{Exec: &corev1.ExecAction{}}),
+		},
+		{
+			ReadinessProbe: probe(corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 9090}}),
+			LivenessProbe:  probe(corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("nowhere")}}),
+		},
+	}}}
+	if diff := cmp.Diff([]uint16{8080, 9090}, probed(pod)); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+}

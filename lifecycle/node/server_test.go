@@ -1,0 +1,140 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+type onePod struct{ pod *corev1.Pod }
+
+func (p onePod) at(netip.Addr) *corev1.Pod { return p.pod }
+
+// newServerFor serves one pod, to whose drains happens what work does.
+func newServerFor(t *testing.T, life context.Context, work func(context.Context, *drain)) (*httptest.Server, *drains) {
+	t.Helper()
+	c := Config{Logger: slog.New(slog.DiscardHandler)}
+	all := newDrains(c, work)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "uid-1"}}
+	s := &server{pods: onePod{pod}, drains: all, log: c.Logger, life: life}
+	h := httptest.NewServer(s.http().Handler)
+	t.Cleanup(h.Close)
+	return h, all
+}
+
+func ask(t *testing.T, h *httptest.Server, body string) (lifecycle.DrainAnswer, int) {
+	t.Helper()
+	resp, err := h.Client().Post(h.URL+lifecycle.DrainPath, "", strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return lifecycle.DrainAnswer{}, 0
+	}
+	defer resp.Body.Close()
+	var a lifecycle.DrainAnswer
+	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
+		t.Error(err)
+	}
+	return a, resp.StatusCode
+}
+
+// A hook that is held when the helper ends gets its drain's state, which releases
+// nothing, and one that comes then is told to come again.
+func TestHelperEndsInTheMiddle(t *testing.T) {
+	life, stop := context.WithCancel(t.Context())
+	defer stop()
+	begun := make(chan struct{})
+	h, all := newServerFor(t, life, func(ctx context.Context, d *drain) {
+		d.confirm(podWithGrace(900, 900))
+		d.become(state{phase: lifecycle.Draining})
+		close(begun)
+		<-ctx.Done()
+	})
+	type answer struct {
+		lifecycle.DrainAnswer
+		status int
+	}
+	held := make(chan answer, 1)
+	go func() {
+		a, status := ask(t, h, `{"waitSeconds":20}`)
+		held <- answer{a, status}
+	}()
+	<-begun
+	began := time.Now()
+	stop()
+	a := <-held
+	if left, _ := a.Remaining(); a.Released() || a.status != http.StatusOK || left < 800*time.Second {
+		t.Errorf("%d %+v, want the state of a drain that goes on", a.status, a.DrainAnswer)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("held for %s after the helper's end", took)
+	}
+	all.close()
+	if a, status := ask(t, h, `{}`); status != http.StatusServiceUnavailable || a.Released() {
+		t.Errorf("%d %+v, want 503", status, a)
+	}
+}
+
+// All hooks of a pod are one drain, which goes on when they go away.
+func TestHooksOfOnePodAreOneDrain(t *testing.T) {
+	life, stop := context.WithCancel(t.Context())
+	release := make(chan struct{})
+	drains := 0
+	h, all := newServerFor(t, life, func(_ context.Context, d *drain) {
+		drains++
+		<-release
+		d.become(state{phase: lifecycle.Released, reason: lifecycle.Drained})
+	})
+	const hooks = 5
+	answers := make(chan lifecycle.DrainAnswer, hooks)
+	for range hooks {
+		go func() {
+			a, _ := ask(t, h, `{"waitSeconds":20}`)
+			answers <- a
+		}()
+	}
+	if a, _ := ask(t, h, `{}`); a.Phase != "serving" {
+		t.Errorf("phase %s", a.Phase)
+	}
+	close(release)
+	for range hooks {
+		if a := <-answers; a.Reason != lifecycle.Drained {
+			t.Errorf("answer %+v", a)
+		}
+	}
+	stop()
+	all.close()
+	if drains != 1 {
+		t.Errorf("%d drains", drains)
+	}
+}
+
+func TestConnectionLimitOfOneAddress(t *testing.T) {
+	l := newLimitListener(nil)
+	one, other := netip.MustParseAddr("10.244.1.7"), netip.MustParseAddr("10.244.1.8")
+	for range maxFromOne {
+		if !l.take(one) {
+			t.Fatal("refused within the limit")
+		}
+	}
+	if l.take(one) {
+		t.Error("taken beyond the limit")
+	}
+	if !l.take(other) {
+		t.Error("one caller keeps another out")
+	}
+	l.giveBack(one)
+	if !l.take(one) {
+		t.Error("what was given back is not there")
+	}
+}
