@@ -19,8 +19,11 @@ type server struct {
 	onTerm  string // of the program: exit, shutdown or ignore
 	preStop int64  // seconds of the hook's sleep; 0: no hook
 	grace   int64  // seconds
+	hook    bool   // the hook is ours
 	mesh    bool   // its HTTP port is redirected to a proxy in the pod
 	dual    bool   // the Service has both families
+
+	change func(*corev1.PodSpec) // last
 }
 
 // serve starts the server and blocks until the Service has its pod as a ready endpoint and every node's kube-proxy knows.
@@ -101,8 +104,14 @@ func (srv server) pod() corev1.PodSpec {
 		TerminationGracePeriodSeconds: &srv.grace,
 		NodeSelector:                  map[string]string{corev1.LabelHostname: srv.node},
 	}
+	if srv.hook {
+		addHook(&spec)
+	}
 	if srv.mesh {
 		addProxy(&spec)
+	}
+	if srv.change != nil {
+		srv.change(&spec)
 	}
 	return spec
 }
