@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -42,7 +43,7 @@ func execute(ctx context.Context, args []string, getenv func(string) string, std
 		return codeDone
 	}
 	if err != nil && getenv("KUBERNETES_SERVICE_HOST") == "" {
-		io.WriteString(stderr, "prestop: "+err.Error()+"\n'prestop --help' says how it is used.\n")
+		fmt.Fprintf(stderr, "prestop: %v\n'prestop --help' says how it is used.\n", err)
 		return codeUsage
 	}
 	if err != nil {

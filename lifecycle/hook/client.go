@@ -33,7 +33,9 @@ type refusal struct {
 	message string
 }
 
-func (r refusal) Error() string { return strings.TrimSpace("helper answers " + r.status + " " + r.message) }
+func (r refusal) Error() string {
+	return strings.TrimSpace("helper answers " + r.status + " " + r.message)
+}
 
 // client asks one helper. It is safe for concurrent use.
 type client struct {
@@ -55,7 +57,7 @@ func newClient(address string, transport http.RoundTripper) client {
 	return client{
 		url: "http://" + address + lifecycle.DrainPath,
 		http: &http.Client{
-			Transport: transport,
+			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}

@@ -307,7 +307,7 @@ func TestManyConnections(t *testing.T) {
 	for range 2 * maxFromOne {
 		c, err := s.lab.Client.Dial(t.Context(), "tcp", netip.AddrPortFrom(s.lab.GatewayAddr, lifecycle.APIPort).String())
 		must(t, err)
-		defer c.Close()
+		t.Cleanup(func() { _ = c.Close() })
 	}
 	if a := s.hook(); a.Reason != lifecycle.NotTerminating {
 		t.Errorf("reason %s", a.Reason)

@@ -17,6 +17,7 @@ import (
 type watch interface {
 	Changes() <-chan struct{}
 	Counts() conntrack.Counts
+	Confirm(context.Context) (conntrack.Counts, error)
 	Sessions() []conntrack.Session
 	Err() error
 	Close() error
@@ -72,7 +73,7 @@ type vigil struct {
 	opens   chan openAnswer
 	watch   watch
 	fault   error
-	said    bool // that the pod waits, by an Event
+	said    bool // by an Event, that the pod waits
 }
 
 type liveAnswer struct {
@@ -111,6 +112,12 @@ func (v *vigil) run(ctx context.Context) {
 		counts := v.counts()
 		o := v.observe(counts, now)
 		decision := lifecycle.Decide(o, now)
+		if decision.Reason == lifecycle.Drained {
+			counts = v.ask(ctx, o.Deadline)
+			now = time.Now()
+			o = v.observe(counts, now)
+			decision = lifecycle.Decide(o, now)
+		}
 		v.conclude(decision, o.Deadline, counts, now)
 		if decision.Phase == lifecycle.Released {
 			return
@@ -257,6 +264,23 @@ func (v *vigil) counts() conntrack.Counts {
 	return v.watch.Counts()
 }
 
+// confirmMargin is how long the kernel may take to confirm a zero at the deadline.
+const confirmMargin = 100 * time.Millisecond
+
+// ask returns counts that rest on nothing older than the call, or unknown ones.
+// A zero of another kind releases nobody. It blocks until the kernel has answered,
+// but hardly beyond the deadline.
+func (v *vigil) ask(ctx context.Context, deadline time.Time) conntrack.Counts {
+	ctx, cancel := context.WithDeadline(ctx, later(deadline, time.Now().Add(confirmMargin)))
+	defer cancel()
+	c, err := v.watch.Confirm(ctx)
+	if err != nil {
+		v.log.Warn("that no session is left cannot be confirmed", "err", err)
+		return conntrack.Counts{}
+	}
+	return c
+}
+
 func (v *vigil) observe(c conntrack.Counts, now time.Time) lifecycle.Observation {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -289,7 +313,7 @@ func (v *vigil) conclude(d lifecycle.Decision, deadline time.Time, c conntrack.C
 		left = blocking(v.watch.Sessions())
 	}
 	v.become(state{phase: d.Phase, reason: d.Reason, counts: c, cut: d.Reason == lifecycle.Expired})
-	if d.Phase == lifecycle.Draining && c.Known && !v.said {
+	if d.Phase == lifecycle.Draining && c.Known && c.Blocking() > 0 && !v.said {
 		v.said = true
 		v.events.draining(pod, left, deadline.Sub(now), v.begun)
 	}

@@ -22,7 +22,7 @@ type onePod struct{ pod *corev1.Pod }
 func (p onePod) at(netip.Addr) *corev1.Pod { return p.pod }
 
 // newServerFor serves one pod, to whose drains happens what work does.
-func newServerFor(t *testing.T, life context.Context, work func(context.Context, *drain)) (*httptest.Server, *drains) {
+func newServerFor(life context.Context, t *testing.T, work func(context.Context, *drain)) (*httptest.Server, *drains) {
 	t.Helper()
 	c := Config{Logger: slog.New(slog.DiscardHandler)}
 	all := newDrains(c, work)
@@ -54,7 +54,7 @@ func TestHelperEndsInTheMiddle(t *testing.T) {
 	life, stop := context.WithCancel(t.Context())
 	defer stop()
 	begun := make(chan struct{})
-	h, all := newServerFor(t, life, func(ctx context.Context, d *drain) {
+	h, all := newServerFor(life, t, func(ctx context.Context, d *drain) {
 		d.confirm(podWithGrace(900, 900))
 		d.become(state{phase: lifecycle.Draining})
 		close(begun)
@@ -90,7 +90,7 @@ func TestHooksOfOnePodAreOneDrain(t *testing.T) {
 	life, stop := context.WithCancel(t.Context())
 	release := make(chan struct{})
 	drains := 0
-	h, all := newServerFor(t, life, func(_ context.Context, d *drain) {
+	h, all := newServerFor(life, t, func(_ context.Context, d *drain) {
 		drains++
 		<-release
 		d.become(state{phase: lifecycle.Released, reason: lifecycle.Drained})
