@@ -47,6 +47,8 @@ type kept struct {
 	// socket is when the latest report began that had a socket of the session,
 	// zero when the latest whole report had none.
 	socket time.Time
+	// hadSocket is set once a report had a socket of the session.
+	hadSocket bool
 	// without is when the first whole report began that had none, with no packet
 	// since; zero while it has one.
 	without time.Time

@@ -30,6 +30,11 @@ type SocketReport struct {
 	// Local are such connections with this network namespace's own addresses. They
 	// tell that a session that conntrack knows lives, and are none themselves.
 	Local []Socket
+	// Listening are the ports that some socket listens on. A session that never had
+	// a socket is ended by the want of one only where a socket listens for it:
+	// elsewhere its server may be in a namespace that the look does not reach, such
+	// as a virtual machine behind the pod's address.
+	Listening []uint16
 	// Truncated means that there were more: the report then never proves that a
 	// session is gone.
 	Truncated bool
@@ -153,12 +158,15 @@ func (w *Watch) belongs(s Socket, known []*kept) *kept {
 func (w *Watch) joined(k *kept, has bool, r SocketReport, now time.Time) {
 	switch {
 	case has:
-		k.socket, k.without = r.At, time.Time{}
+		k.socket, k.without, k.hadSocket = r.At, time.Time{}, true
 		return
 	case r.Truncated:
 		return
 	}
 	k.socket = time.Time{}
+	if !k.hadSocket && !slices.Contains(r.Listening, k.local.Port()) {
+		return
+	}
 	if k.without.IsZero() || k.packetSince(k.without) {
 		k.without = r.At
 	}

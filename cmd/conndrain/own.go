@@ -24,22 +24,30 @@ func (f *waitFlags) looker() (looker, error) {
 	}
 	// A server that has stopped to listen goes on with what it has accepted.
 	listened := slices.Clone(t.Ports)
+	var listening []uint16
 	return func(ctx context.Context, served []uint16) (conntrack.SocketReport, error) {
 		look, err := sockdiag.Take(ctx)
 		if err != nil {
 			return conntrack.SocketReport{}, err
 		}
-		for _, port := range slices.Concat(look.Listening, served) {
-			if !slices.Contains(listened, port) {
-				listened = append(listened, port)
-			}
-		}
-		report := conntrack.SocketReport{At: look.At, BlindPorts: t.Ports}
+		listened = union(union(listened, look.Listening), served)
+		listening = union(listening, look.Listening)
+		report := conntrack.SocketReport{At: look.At, Listening: listening, BlindPorts: t.Ports}
 		scope := sockdiag.Scope{Listened: listened, Addresses: t.Addresses}
 		report.Sockets = toReport(look.Counted(scope))
 		report.Local = toReport(look.Local(scope))
 		return report, nil
 	}, nil
+}
+
+// union adds to a set of ports what it does not have.
+func union(set, more []uint16) []uint16 {
+	for _, port := range more {
+		if !slices.Contains(set, port) {
+			set = append(set, port)
+		}
+	}
+	return set
 }
 
 func toReport(sockets []sockdiag.Socket) []conntrack.Socket {
