@@ -49,6 +49,8 @@ type Observation struct {
 	// SocketsPending is true where the server's own sockets have a say and have
 	// not confirmed the figures yet.
 	SocketsPending bool
+	// ReleasedByUser is true as soon as a person has ended the drain.
+	ReleasedByUser bool
 	// Cancelled is true as soon as the one who waited gave up.
 	Cancelled bool
 }
@@ -78,6 +80,8 @@ func Decide(o Observation, now time.Time) Decision {
 	switch {
 	case o.Cancelled:
 		return Decision{Phase: Released, Reason: Cancelled}
+	case o.ReleasedByUser:
+		return Decision{Phase: Released, Reason: ReleasedByUser}
 	case o.Serving && (past || !now.Before(o.ConfirmBy)):
 		return Decision{Phase: Released, Reason: NotTerminating}
 	case o.Serving:

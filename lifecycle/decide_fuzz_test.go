@@ -30,6 +30,7 @@ func FuzzDecide(f *testing.F) {
 			Routed:         flags&8 != 0,
 			Serving:        flags&16 != 0,
 			ConfirmBy:      moment(minDelay),
+			ReleasedByUser: flags&64 != 0,
 		}
 		if flags&32 != 0 {
 			o.WithdrawBy = moment(settle)
@@ -58,10 +59,13 @@ func FuzzDecide(f *testing.F) {
 		if o.Cancelled != (d.Reason == Cancelled) {
 			t.Errorf("cancelled %t, reason %q", o.Cancelled, d.Reason)
 		}
+		if released := o.ReleasedByUser && !o.Cancelled; released != (d.Reason == ReleasedByUser) {
+			t.Errorf("released by a user %t, reason %q", o.ReleasedByUser, d.Reason)
+		}
 		if d.Phase == Withdrawing && !o.Routed {
 			t.Errorf("withdrawing a pod that is not routed: %+v", o)
 		}
-		if o.Serving && !o.Cancelled && d.Phase != Serving && d.Reason != NotTerminating {
+		if o.Serving && !o.Cancelled && !o.ReleasedByUser && d.Phase != Serving && d.Reason != NotTerminating {
 			t.Errorf("%s of a pod that is not known to be terminating", d.Phase)
 		}
 		if d.Phase == Settling && (!o.Known || o.Blocking > 0) {

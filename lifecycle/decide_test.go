@@ -44,6 +44,7 @@ func minDelay(s float64) func(*Observation) {
 func unknown(o *Observation)        { o.Known = false }
 func socketsPending(o *Observation) { o.SocketsPending = true }
 func cancelled(o *Observation)      { o.Cancelled = true }
+func byUser(o *Observation)         { o.ReleasedByUser = true }
 
 func routed(by float64) func(*Observation) {
 	return func(o *Observation) { o.Routed, o.WithdrawnAt, o.WithdrawBy = true, time.Time{}, at(by) }
@@ -131,6 +132,11 @@ func TestDecide(t *testing.T) {
 		{"cancelled", seen(cancelled, blocking(3)), 1, released(Cancelled)},
 		{"cancelled while unknown", seen(cancelled, unknown), 1, released(Cancelled)},
 		{"cancelled with nothing there", seen(cancelled), 1, released(Cancelled)},
+		{"released by a user", seen(byUser, blocking(3)), 1, released(ReleasedByUser)},
+		{"released by a user while routed and unknown", seen(byUser, routed(30), unknown), 1, released(ReleasedByUser)},
+		{"released by a user before it is known whether it terminates", seen(byUser, serving(2)), 1, released(ReleasedByUser)},
+		{"released by a user at the deadline", seen(byUser, blocking(3)), 100, released(ReleasedByUser)},
+		{"released by a user and cancelled", seen(byUser, cancelled), 1, released(Cancelled)},
 		{"no deadline is a deadline that has passed", Observation{Known: true, Blocking: 1}, 1, released(Expired)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

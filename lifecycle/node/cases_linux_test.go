@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/conndrain/conndrain/conntrack"
 	"github.com/conndrain/conndrain/lifecycle"
 )
 
@@ -311,5 +312,61 @@ func TestManyConnections(t *testing.T) {
 	}
 	if a := s.hook(); a.Reason != lifecycle.NotTerminating {
 		t.Errorf("reason %s", a.Reason)
+	}
+}
+
+// A person ends a drain at once, whatever holds it, and the Event names them. The
+// hook that is run again joins that.
+func TestReleasedByAUser(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, quick)
+	s.connect(s.serve())
+	s.delete(900)
+	s.withdraw()
+	s.reaches(lifecycle.Draining, 1)
+	d := s.helper.drains.list()[0]
+	begin := time.Now()
+	d.release("alice", "the node is on fire")
+	d.release("bob", "")
+	a := s.hook()
+	if took := time.Since(begin); a.Reason != lifecycle.ReleasedByUser || took > 5*time.Second {
+		t.Errorf("%s after %s, want %s at once", a.Reason, took, lifecycle.ReleasedByUser)
+	}
+	s.eventNaming("DrainReleased: Released by alice", "with 1 session left", "the node is on fire")
+	if again := s.ask(lifecycle.DrainRequest{}); again.Reason != lifecycle.ReleasedByUser {
+		t.Errorf("a second hook got %+v", again)
+	}
+}
+
+// What a pod tells of its own sockets reaches the watch, also when it was told
+// before there was one.
+func TestSocketReportReachesTheWatch(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, quick)
+	s.serve()
+	s.ask(lifecycle.DrainRequest{})
+	s.delete(60)
+	s.eventually("a drain that is confirmed", func() error {
+		if a := s.ask(lifecycle.DrainRequest{}); a.RemainingSeconds == nil {
+			return errors.New("phase is " + a.Phase)
+		}
+		return nil
+	})
+	d := s.helper.drains.list()[0]
+	hidden := conntrack.Socket{
+		Local: netip.AddrPortFrom(s.lab.PodAddr, s.lab.PodPort),
+		Peer:  netip.MustParseAddrPort("192.0.2.1:40000"),
+	}
+	s.eventually("a socket that the kernel does not track counts", func() error {
+		d.report(conntrack.SocketReport{At: time.Now(), Sockets: []conntrack.Socket{hidden}})
+		if a := s.ask(lifecycle.DrainRequest{}); a.Source != "sockets" || a.Open == nil || *a.Open != 1 {
+			return errors.New("source is " + a.Source)
+		}
+		return nil
+	})
+	d.report(conntrack.SocketReport{At: time.Now()})
+	s.withdraw()
+	if a := s.hook(); a.Reason != lifecycle.Drained {
+		t.Errorf("reason %s, want %s", a.Reason, lifecycle.Drained)
 	}
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -35,6 +36,10 @@ type drain struct {
 	deadline  time.Time
 	gone      bool
 	state     state
+	// by and why are set once a person has ended the drain.
+	by, why string
+	// reported is the latest look at the pod's own sockets that no watch has had yet.
+	reported *conntrack.SocketReport
 }
 
 // state is what a drain has come to.
@@ -89,6 +94,46 @@ func (d *drain) confirm(pod *corev1.Pod) {
 	d.pod = pod
 	d.confirmed = true
 	d.setDeadline()
+}
+
+// release ends the drain for a person, and says why where that is given. The hooks
+// return as soon as the drain has looked up, within a second. Only the first call
+// does something, and none does after the end.
+func (d *drain) release(by, why string) {
+	d.mu.Lock()
+	if d.by == "" && d.state.phase != lifecycle.Released {
+		d.by, d.why = cmp.Or(by, "somebody"), why
+	}
+	d.mu.Unlock()
+	d.notify()
+}
+
+// report takes in a look at the pod's own sockets. Of several that come before the
+// drain can use one, the latest counts.
+func (d *drain) report(r conntrack.SocketReport) {
+	d.mu.Lock()
+	if d.reported == nil || r.At.After(d.reported.At) {
+		d.reported = &r
+	}
+	d.mu.Unlock()
+	d.notify()
+}
+
+// reports returns the look that came since the last call, or nil.
+func (d *drain) reports() *conntrack.SocketReport {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.reported
+	d.reported = nil
+	return r
+}
+
+// remembered says whether the pod is on its way out after the drain's end, so that
+// a hook that is run again has to join it.
+func (d *drain) remembered() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.confirmed && lasts(d.state.reason)
 }
 
 // setDeadline moves the deadline to an earlier moment, if there is reason to. The

@@ -19,6 +19,7 @@ type watch interface {
 	Counts() conntrack.Counts
 	Confirm(context.Context) (conntrack.Counts, error)
 	Sessions() []conntrack.Session
+	Report(conntrack.SocketReport)
 	Err() error
 	Close() error
 }
@@ -109,6 +110,7 @@ func (v *vigil) run(ctx context.Context) {
 	for {
 		now := time.Now()
 		v.prepare(ctx, now)
+		v.handReport()
 		counts := v.counts()
 		o := v.observe(counts, now)
 		decision := lifecycle.Decide(o, now)
@@ -204,6 +206,16 @@ func (v *vigil) prepare(ctx context.Context, now time.Time) {
 	})
 }
 
+// handReport gives the watch what the pod has told of its own sockets.
+func (v *vigil) handReport() {
+	if v.watch == nil {
+		return
+	}
+	if r := v.reports(); r != nil {
+		v.watch.Report(*r)
+	}
+}
+
 func (v *vigil) targetOf(pod *corev1.Pod) conntrack.Target {
 	t := conntrack.Target{
 		Addresses:   addressesOf(pod),
@@ -290,7 +302,8 @@ func (v *vigil) observe(c conntrack.Counts, now time.Time) lifecycle.Observation
 		Deadline: v.deadline,
 		Policy:   v.policy,
 		Known:    c.Known, Blocking: c.Blocking(), Opening: c.Opening, LastNew: c.LastNew,
-		Cancelled: v.cancelled || v.gone,
+		ReleasedByUser: v.by != "",
+		Cancelled:      v.cancelled || v.gone,
 	}
 	if !v.confirmed {
 		o.Deadline = later(now, v.confirmBy)
@@ -326,13 +339,23 @@ func (v *vigil) conclude(d lifecycle.Decision, deadline time.Time, c conntrack.C
 		v.events.drained(pod, c, waited)
 	case lifecycle.Expired:
 		v.tally.cut(c)
-		v.events.expired(pod, c, left, waited, v.begun, v.why())
+		v.events.expired(pod, c, left, waited, v.begun, v.unknownBecause())
+	case lifecycle.ReleasedByUser:
+		by, why := v.releasedBy()
+		v.events.released(pod, c, waited, by, why)
 	default:
 	}
 }
 
-// why says what kept the sessions unknown, or nothing.
-func (v *vigil) why() error {
+// releasedBy says who ended the drain, and why if that was given.
+func (v *vigil) releasedBy() (by, why string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.by, v.why
+}
+
+// unknownBecause says what kept the sessions unknown, or nothing.
+func (v *vigil) unknownBecause() error {
 	if v.watch != nil {
 		return v.watch.Err()
 	}

@@ -49,7 +49,7 @@ func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time)
 		all.drain(ctx, d)
 		// A pod that serves on begins anew the next time; one that terminates is
 		// remembered until it is gone, because its hook may be run again.
-		if s := d.now(); !lasts(s.reason) {
+		if !d.remembered() {
 			all.forget(pod.UID)
 		}
 	})

@@ -13,9 +13,10 @@ import (
 
 // Reasons of Events on pods.
 const (
-	reasonDraining     = "Draining"
-	reasonDrained      = "Drained"
-	reasonDrainExpired = "DrainExpired"
+	reasonDraining      = "Draining"
+	reasonDrained       = "Drained"
+	reasonDrainExpired  = "DrainExpired"
+	reasonDrainReleased = "DrainReleased"
 )
 
 // maxPeers is how many sessions an Event names.
@@ -55,6 +56,18 @@ func (e events) expired(pod *corev1.Pod, c conntrack.Counts, left []conntrack.Se
 		text = fmt.Sprintf("The time was up after %s, while a connection was being made", inSeconds(waited))
 	}
 	e.recorder.Event(pod, corev1.EventTypeWarning, reasonDrainExpired, text)
+}
+
+// released says who ended the drain.
+func (e events) released(pod *corev1.Pod, c conntrack.Counts, waited time.Duration, by, why string) {
+	text := fmt.Sprintf("Released by %s after %s", by, inSeconds(waited))
+	if c.Known && c.Blocking() > 0 {
+		text += fmt.Sprintf(" with %s left", number(c.Blocking(), "session"))
+	}
+	if why != "" {
+		text += ": " + why
+	}
+	e.recorder.Event(pod, corev1.EventTypeNormal, reasonDrainReleased, text)
 }
 
 // peers names the first of the sessions, which come with those of unknown age
