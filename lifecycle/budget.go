@@ -30,10 +30,14 @@ func Reserve(grace time.Duration) time.Duration {
 // period may be waited for: all but the reserve, and no more than limit, where
 // limit is not zero. A grace period of two seconds or less leaves nothing.
 func Budget(grace, limit time.Duration) time.Duration {
+	return budgetOf(grace, Reserve(grace), limit)
+}
+
+func budgetOf(grace, reserve, limit time.Duration) time.Duration {
 	if grace <= shortestGrace {
 		return 0
 	}
-	budget := grace - Reserve(grace)
+	budget := grace - reserve
 	if limit > 0 {
 		budget = min(budget, limit)
 	}

@@ -9,6 +9,8 @@ const DefaultSettleMax = 60 * time.Second
 // Policy is how long a release waits after nothing blocks any more. The zero
 // Policy releases at once.
 type Policy struct {
+	// Until says whether sessions hold at all.
+	Until Until
 	// Settle is the quiet time: no new session for this long since the
 	// withdrawal. It runs in parallel with draining.
 	Settle time.Duration
@@ -71,7 +73,7 @@ type Decision struct {
 //
 // It fails closed until the deadline and open at it: something unknown blocks
 // like a session, and the deadline releases always, as Expired unless zero is
-// proven at that very moment.
+// proven at that very moment, or, until withdrawn, no new traffic was sent.
 func Decide(o Observation, now time.Time) Decision {
 	past := !now.Before(o.Deadline)
 	withdrawn := o.withdrawn(now)
@@ -88,6 +90,8 @@ func Decide(o Observation, now time.Time) Decision {
 		return Decision{Phase: Serving, Next: earlier(o.ConfirmBy, o.Deadline)}
 	case !withdrawn && !past:
 		return Decision{Phase: Withdrawing, Next: o.withdrawalEnds()}
+	case past && !withdrawn && o.Policy.Until == UntilWithdrawn:
+		return Decision{Phase: Released, Reason: Expired}
 	case !o.proven() && past:
 		return Decision{Phase: Released, Reason: Expired}
 	case !o.proven():
@@ -100,9 +104,10 @@ func Decide(o Observation, now time.Time) Decision {
 	return Decision{Phase: Settling, Next: earlier(free, o.Deadline)}
 }
 
-// proven reports that no session blocks.
+// proven reports that no session blocks. Where the application ends them itself
+// none does, and it does not matter whether they are known.
 func (o Observation) proven() bool {
-	return o.Known && o.Blocking == 0 && !o.SocketsPending
+	return o.Policy.Until == UntilWithdrawn || (o.Known && o.Blocking == 0 && !o.SocketsPending)
 }
 
 // withdrawn reports that the drain has passed the withdrawal: no new traffic is

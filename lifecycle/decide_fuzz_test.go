@@ -35,6 +35,9 @@ func FuzzDecide(f *testing.F) {
 		if flags&32 != 0 {
 			o.WithdrawBy = moment(settle)
 		}
+		if flags&128 != 0 {
+			o.Policy.Until = UntilWithdrawn
+		}
 		at := moment(now)
 		d := Decide(o, at)
 
@@ -50,7 +53,7 @@ func FuzzDecide(f *testing.F) {
 		if !at.Before(o.Deadline) && d.Phase != Released {
 			t.Errorf("%s past the deadline", d.Phase)
 		}
-		if d.Reason == Drained && (o.Blocking > 0 || !o.Known || o.SocketsPending) {
+		if d.Reason == Drained && o.Policy.Until == UntilSessions && (o.Blocking > 0 || !o.Known || o.SocketsPending) {
 			t.Errorf("drained without proof: %+v", o)
 		}
 		if d.Reason == Expired && at.Before(o.Deadline) {
@@ -68,7 +71,13 @@ func FuzzDecide(f *testing.F) {
 		if o.Serving && !o.Cancelled && !o.ReleasedByUser && d.Phase != Serving && d.Reason != NotTerminating {
 			t.Errorf("%s of a pod that is not known to be terminating", d.Phase)
 		}
-		if d.Phase == Settling && (!o.Known || o.Blocking > 0) {
+		if o.Policy.Until == UntilWithdrawn && d.Phase == Draining {
+			t.Error("draining a pod whose sessions do not hold it")
+		}
+		if o.Policy.Until == UntilWithdrawn && d.Reason == Drained && o.Routed && (o.WithdrawBy.IsZero() || at.Before(o.WithdrawBy)) {
+			t.Errorf("released a pod that is sent new traffic before its time: %+v", o)
+		}
+		if d.Phase == Settling && o.Policy.Until == UntilSessions && (!o.Known || o.Blocking > 0) {
 			t.Errorf("settling while something blocks: %+v", o)
 		}
 	})

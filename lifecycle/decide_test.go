@@ -44,6 +44,7 @@ func minDelay(s float64) func(*Observation) {
 func unknown(o *Observation)        { o.Known = false }
 func socketsPending(o *Observation) { o.SocketsPending = true }
 func cancelled(o *Observation)      { o.Cancelled = true }
+func untilWithdrawn(o *Observation) { o.Policy.Until = UntilWithdrawn }
 func byUser(o *Observation)         { o.ReleasedByUser = true }
 
 func routed(by float64) func(*Observation) {
@@ -132,6 +133,18 @@ func TestDecide(t *testing.T) {
 		{"cancelled", seen(cancelled, blocking(3)), 1, released(Cancelled)},
 		{"cancelled while unknown", seen(cancelled, unknown), 1, released(Cancelled)},
 		{"cancelled with nothing there", seen(cancelled), 1, released(Cancelled)},
+		{"until withdrawn, sessions do not hold", seen(untilWithdrawn, blocking(3)), 1, released(Drained)},
+		{"until withdrawn, unknown does not hold", seen(untilWithdrawn, unknown, socketsPending), 1, released(Drained)},
+		{"until withdrawn, still routed", seen(untilWithdrawn, routed(30)), 1, withdrawing(30)},
+		{"until withdrawn, the time for it is over", seen(untilWithdrawn, routed(30), settle(5), blocking(3)), 31, settling(35)},
+		{"until withdrawn, settle", seen(untilWithdrawn, settle(5), blocking(3)), 1, settling(5)},
+		{"until withdrawn, settle from a new session", seen(untilWithdrawn, settle(5), lastNew(4), blocking(3)), 5, settling(9)},
+		{"until withdrawn, settle passed", seen(untilWithdrawn, settle(5), blocking(3)), 5, released(Drained)},
+		{"until withdrawn, min-delay", seen(untilWithdrawn, settle(5), minDelay(15), blocking(3)), 6, settling(15)},
+		{"until withdrawn, a deadline in the quiet time", seen(untilWithdrawn, settle(5), deadline(3), blocking(3)), 3, released(Drained)},
+		{"until withdrawn, routed at the deadline", seen(untilWithdrawn, routed(30), deadline(20)), 20, released(Expired)},
+		{"until withdrawn, not terminating", seen(untilWithdrawn, serving(2)), 2, released(NotTerminating)},
+
 		{"released by a user", seen(byUser, blocking(3)), 1, released(ReleasedByUser)},
 		{"released by a user while routed and unknown", seen(byUser, routed(30), unknown), 1, released(ReleasedByUser)},
 		{"released by a user before it is known whether it terminates", seen(byUser, serving(2)), 1, released(ReleasedByUser)},

@@ -1,0 +1,175 @@
+package lifecycle
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var containerPorts = map[string][]uint16{"http": {8080}, "grpc": {9090, 9091}}
+
+func TestParseAnnotations(t *testing.T) {
+	length := func(s float64) *time.Duration { d := seconds(s); return &d }
+	for _, tc := range []struct {
+		name string
+		all  map[string]string
+		want Settings
+	}{
+		{"none", nil, Settings{}},
+		{"of others", map[string]string{"app.kubernetes.io/until": "x", "conndrain.iox/settle": "x"}, Settings{}},
+		{"all", map[string]string{
+			"conndrain.io/until": "withdrawn", "conndrain.io/idle-after": "90s", "conndrain.io/settle": "0s",
+			"conndrain.io/min-delay": "2m", "conndrain.io/reserve": " 4s ", "conndrain.io/ports": "http, 80,grpc,80",
+		}, Settings{UntilWithdrawn, 90 * time.Second, length(0), length(120), length(4), []uint16{80, 8080, 9090, 9091}}},
+		{"defaults said", map[string]string{"conndrain.io/until": "sessions", "conndrain.io/idle-after": "0s"}, Settings{}},
+		{"the longest", map[string]string{"conndrain.io/settle": "24h"}, Settings{Settle: length(24 * 3600)}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, malformed := ParseAnnotations(tc.all, containerPorts)
+			if diff := cmp.Diff(tc.want, got); diff != "" || len(malformed) > 0 {
+				t.Errorf("settings (-want +got):\n%s\nmalformed: %s", diff, malformed)
+			}
+		})
+	}
+}
+
+// What is malformed leaves its default, and a person is told which annotation, what
+// is in it and what is allowed.
+func TestMalformedAnnotations(t *testing.T) {
+	for _, tc := range []struct{ key, value, says string }{
+		{"until", "", "use sessions or withdrawn"},
+		{"until", "Sessions", "use sessions or withdrawn"},
+		{"until", "requests", "not built yet and sessions is used"},
+		{"until", "requests-strict", "not built yet and sessions is used"},
+		{"settle", "5", "not a duration: use one like 5s"},
+		{"settle", "", "not a duration"},
+		{"settle", "NaN", "not a duration"},
+		{"settle", "infs", "not a duration"},
+		{"settle", "1e3s", "not a duration"},
+		{"settle", "-1ns", "negative"},
+		{"settle", "9223372036854775808ns", "not a duration"},
+		{"settle", "99999999h", "not a duration"},
+		{"settle", "1000000h", "too long: use one like 5s or 1m30s, up to 24h"},
+		{"min-delay", "24h1ns", "too long"},
+		{"reserve", "soon", "not a duration"},
+		{"idle-after", "10ms", "too short: use 1s or more"},
+		{"idle-after", "-5s", "negative"},
+		{"ports", "", "empty entry"},
+		{"ports", "80,", "empty entry"},
+		{"ports", "0", "neither a number from 1 to 65535"},
+		{"ports", "65536", "neither a number from 1 to 65535"},
+		{"ports", "-80", "neither a number"},
+		{"ports", "80,htpp", `"htpp"`},
+		{"ports", "80 81", "neither a number"},
+		{"ports", strings.Repeat("80,", 64) + "80", "too many ports"},
+		{"setle", "5s", "not known here"},
+		{"", "5s", "not known here"},
+	} {
+		t.Run(tc.key+" "+tc.value, func(t *testing.T) {
+			got, malformed := ParseAnnotations(map[string]string{AnnotationPrefix + tc.key: tc.value}, containerPorts)
+			if diff := cmp.Diff(Settings{}, got); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+			if len(malformed) != 1 {
+				t.Fatalf("malformed: %s, want one", malformed)
+			}
+			text := malformed[0].String()
+			for _, part := range []string{"conndrain.io/" + tc.key, tc.says} {
+				if !strings.Contains(text, part) {
+					t.Errorf("%q does not say %q", text, part)
+				}
+			}
+		})
+	}
+	_, all := ParseAnnotations(map[string]string{"conndrain.io/settle": "x", "conndrain.io/ports": "y", "conndrain.io/until": "z"}, nil)
+	var names []string
+	for _, m := range all {
+		names = append(names, m.Annotation)
+	}
+	if diff := cmp.Diff([]string{PortsAnnotation, SettleAnnotation, UntilAnnotation}, names); diff != "" {
+		t.Errorf("malformed (-want +got):\n%s", diff)
+	}
+}
+
+func TestBudgetOfSettings(t *testing.T) {
+	reserve := func(s float64) Settings { d := seconds(s); return Settings{Reserve: &d} }
+	for _, tc := range []struct {
+		name         string
+		settings     Settings
+		grace, limit float64
+		want         float64
+		ok           bool
+	}{
+		{"not said", Settings{}, 30, 0, 24, true},
+		{"more", reserve(20), 30, 0, 10, true},
+		{"less", reserve(1), 30, 0, 29, true},
+		{"none", reserve(0), 30, 0, 30, true},
+		{"capped", reserve(1), 30, 10, 10, true},
+		{"all of it", reserve(30), 30, 0, 24, false},
+		{"longer than a shorter deletion gives", reserve(20), 10, 0, 8, false},
+		{"too short to wait", reserve(0), 2, 0, 0, true},
+		{"no grace", reserve(0), 0, 0, 0, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			budget, ok := tc.settings.Budget(seconds(tc.grace), seconds(tc.limit))
+			if budget != seconds(tc.want) || ok != tc.ok {
+				t.Errorf("budget %s %t, want %v s %t", budget, ok, tc.want, tc.ok)
+			}
+		})
+	}
+}
+
+func TestSettingsOverAPolicy(t *testing.T) {
+	usual := Policy{Settle: DefaultSettle, SettleMax: DefaultSettleMax}
+	if diff := cmp.Diff(usual, Settings{}.Over(usual)); diff != "" {
+		t.Errorf("nothing asked for (-want +got):\n%s", diff)
+	}
+	settle, delay := 2*time.Minute, 15*time.Second
+	want := Policy{Until: UntilWithdrawn, Settle: settle, SettleMax: settle, MinDelay: delay}
+	if diff := cmp.Diff(want, Settings{Until: UntilWithdrawn, Settle: &settle, MinDelay: &delay}.Over(usual)); diff != "" {
+		t.Errorf("all asked for (-want +got):\n%s", diff)
+	}
+}
+
+// FuzzParseAnnotations: whatever a pod says, there is no crash, nothing out of
+// bounds, and text that fits an Event.
+func FuzzParseAnnotations(f *testing.F) {
+	f.Add("settle", "5s")
+	f.Add("idle-after", "-1h")
+	f.Add("ports", "http,80,grpc")
+	f.Add("until", "requests")
+	f.Add("reserve", "9223372036854775807ns")
+	f.Add("unknown\xff", strings.Repeat("\xff", 100))
+	f.Fuzz(func(t *testing.T, key, value string) {
+		s, malformed := ParseAnnotations(map[string]string{AnnotationPrefix + key: value}, containerPorts)
+		for _, d := range []*time.Duration{&s.IdleAfter, s.Settle, s.MinDelay, s.Reserve} {
+			if d != nil && (*d < 0 || *d > longest) {
+				t.Errorf("%s %q means %s", key, value, *d)
+			}
+		}
+		if s.IdleAfter > 0 && s.IdleAfter < shortestIdle {
+			t.Errorf("%q makes everything idle", value)
+		}
+		for i, p := range s.Ports {
+			if p == 0 || (i > 0 && s.Ports[i-1] >= p) {
+				t.Errorf("%q means ports %d", value, s.Ports)
+			}
+		}
+		if len(malformed) > 1 || (len(malformed) == 1) != (cmp.Diff(Settings{}, s) == "" && malformed != nil) {
+			t.Errorf("%s %q: %+v and %v", key, value, s, malformed)
+		}
+		for _, m := range malformed {
+			if text := m.String(); len(text) > 1000 || (utf8.ValidString(key) && !utf8.ValidString(text)) {
+				t.Errorf("text %q", text)
+			}
+		}
+		for _, grace := range []time.Duration{0, 10 * time.Second, time.Hour} {
+			if b, _ := s.Budget(grace, 0); b < 0 || b > grace {
+				t.Errorf("%s %q: budget %s of %s", key, value, b, grace)
+			}
+		}
+	})
+}
