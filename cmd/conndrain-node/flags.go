@@ -17,6 +17,9 @@ import (
 type flags struct {
 	apiPort, metricsPort uint16
 	maxDrain             time.Duration
+	systemBus            string
+	shutdownWindow       time.Duration
+	kubeletConfig        string
 	kubeconfig           string
 }
 
@@ -24,6 +27,9 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	fs.Uint16Var(&f.apiPort, "api-port", lifecycle.APIPort, "where hooks ask, on the node's own addresses")
 	fs.Uint16Var(&f.metricsPort, "metrics-port", lifecycle.MetricsPort, "where /metrics, /healthz and /readyz are")
 	fs.DurationVar(&f.maxDrain, "max-drain", 0, "the longest that any pod is held (default: what Kubernetes gives it)")
+	fs.StringVar(&f.systemBus, "system-bus", node.DefaultSystemBus, "the host's D-Bus socket, to tell a node shutdown by; where it is missing, the Node's status tells")
+	fs.DurationVar(&f.shutdownWindow, "shutdown-window", 0, "how long the kubelet gives pods when the node shuts down (default: what --kubelet-config says, else 30s)")
+	fs.StringVar(&f.kubeletConfig, "kubelet-config", "", "the kubelet's configuration file, such as /var/lib/kubelet/config.yaml")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "a file to find the API by (default: the pod's own account)")
 }
 
@@ -31,6 +37,7 @@ func (f *flags) add(fs *pflag.FlagSet) {
 func (f *flags) config(getenv func(string) string) (node.Config, error) {
 	c := node.Config{
 		Node: getenv("NODE_NAME"), APIPort: f.apiPort, MetricsPort: f.metricsPort, MaxDrain: f.maxDrain,
+		SystemBus: f.systemBus, ShutdownWindow: f.shutdownWindow, KubeletConfig: f.kubeletConfig,
 	}
 	var errs []error
 	for text := range strings.SplitSeq(getenv("HOST_IPS"), ",") {

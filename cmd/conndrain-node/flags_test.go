@@ -18,14 +18,14 @@ func TestConfig(t *testing.T) {
 		err             string
 	}{
 		{"a node", "", "10.0.0.1,fd00::1", node.Config{
-			Node: "n1", APIPort: 10940, MetricsPort: 10941,
+			Node: "n1", APIPort: 10940, MetricsPort: 10941, SystemBus: node.DefaultSystemBus,
 			Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")},
 		}, ""},
 		{"ports", "--api-port 1 --metrics-port 2", "10.0.0.1", node.Config{
-			Node: "n1", APIPort: 1, MetricsPort: 2, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
+			Node: "n1", APIPort: 1, MetricsPort: 2, SystemBus: node.DefaultSystemBus, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
 		}, ""},
-		{"no address", "", "", node.Config{Node: "n1", APIPort: 10940, MetricsPort: 10941}, "HOST_IPS"},
-		{"not an address", "", "node1", node.Config{Node: "n1", APIPort: 10940, MetricsPort: 10941}, "HOST_IPS"},
+		{"no address", "", "", node.Config{Node: "n1", APIPort: 10940, MetricsPort: 10941, SystemBus: node.DefaultSystemBus}, "HOST_IPS"},
+		{"not an address", "", "node1", node.Config{Node: "n1", APIPort: 10940, MetricsPort: 10941, SystemBus: node.DefaultSystemBus}, "HOST_IPS"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var f flags

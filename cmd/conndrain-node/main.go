@@ -104,6 +104,7 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 	config.UserAgent = "conndrain-node/" + version
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.Wrap(node.WithAPIDates)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)

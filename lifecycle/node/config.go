@@ -20,6 +20,14 @@ type Config struct {
 	APIPort, MetricsPort uint16
 	// MaxDrain caps every drain. 0 is off.
 	MaxDrain time.Duration
+	// SystemBus is the socket of the host's system D-Bus, which tells of a node
+	// shutdown. Empty, or a socket that is not there, leaves it to the Node.
+	SystemBus string
+	// ShutdownWindow is how long the kubelet gives pods when the node shuts down; 0
+	// leaves it to KubeletConfig, the path of the kubelet's configuration, which may
+	// be empty.
+	ShutdownWindow time.Duration
+	KubeletConfig  string
 	// Policy is how long a release waits when nothing blocks any more.
 	Policy lifecycle.Policy
 	// Logger gets state changes; nil discards them.
@@ -61,6 +69,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxDrain < 0 {
 		errs = append(errs, fmt.Errorf("max-drain %s is negative", c.MaxDrain))
+	}
+	if c.ShutdownWindow < 0 {
+		errs = append(errs, fmt.Errorf("shutdown-window %s is negative", c.ShutdownWindow))
 	}
 	return errors.Join(errs...)
 }

@@ -5,5 +5,6 @@
 // its time is up.
 //
 // It needs CAP_NET_ADMIN in the node's network namespace, and of the API: pods
-// get, list and watch; endpointslices list and watch; events create and patch.
+// get, list and watch; endpointslices list and watch; nodes and services get;
+// tokenreviews create; events create and patch.
 package node

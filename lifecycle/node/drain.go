@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -16,9 +17,12 @@ import (
 // drain is one pod's termination, whatever number of hooks ask for it. Its methods
 // are safe for concurrent use.
 type drain struct {
-	policy   lifecycle.Policy
+	policy   lifecycle.Policy // where the pod does not say
 	maxDrain time.Duration
-	log      *slog.Logger
+	// inherited says that the pod was terminating before this helper began to look,
+	// and that its hook did not tell when it started.
+	inherited bool
+	log       *slog.Logger
 
 	// wake receives when the pod or the first start has changed.
 	wake chan struct{}
@@ -26,8 +30,15 @@ type drain struct {
 	// runs any more.
 	released, ended chan struct{}
 
-	mu  sync.Mutex
-	pod *corev1.Pod
+	mu       sync.Mutex
+	pod      *corev1.Pod
+	settings lifecycle.Settings
+	// untold are the malformed annotations that nobody was told of yet, told those
+	// that somebody was.
+	untold []lifecycle.Malformed
+	told   map[lifecycle.Malformed]struct{}
+	// window bounds the grace period while the node is shutting down; otherwise 0.
+	window time.Duration
 	// first is when the pod's first hook started.
 	first time.Time
 	// confirmed is set once it is as certain as it gets that the pod terminates:
@@ -51,13 +62,16 @@ type state struct {
 	cut bool
 }
 
-func newDrain(pod *corev1.Pod, first time.Time, c Config) *drain {
-	return &drain{
-		policy: c.Policy, maxDrain: c.MaxDrain,
+func newDrain(pod *corev1.Pod, first time.Time, inherited bool, c Config) *drain {
+	d := &drain{
+		policy: c.Policy, maxDrain: c.MaxDrain, inherited: inherited,
 		log:  c.Logger.With("pod", pod.Namespace+"/"+pod.Name),
 		wake: make(chan struct{}, 1), released: make(chan struct{}), ended: make(chan struct{}),
 		pod: pod, first: first, state: state{phase: lifecycle.Serving},
+		told: make(map[lifecycle.Malformed]struct{}),
 	}
+	d.readSettings()
+	return d
 }
 
 // started takes in when a hook of the pod says that it started.
@@ -77,10 +91,11 @@ func (d *drain) changed(pod *corev1.Pod, gone bool) {
 	switch {
 	case gone:
 		d.gone = true
-	case d.confirmed && pod.DeletionTimestamp == nil:
+	case d.pod.DeletionTimestamp != nil && pod.DeletionTimestamp == nil:
 		// The watch lags behind what the API has said.
 	default:
 		d.pod = pod
+		d.readSettings()
 		d.setDeadline()
 	}
 	d.mu.Unlock()
@@ -93,7 +108,51 @@ func (d *drain) confirm(pod *corev1.Pod) {
 	defer d.mu.Unlock()
 	d.pod = pod
 	d.confirmed = true
+	d.readSettings()
 	d.setDeadline()
+}
+
+// stopping notes that the pod terminates because its node does, which leaves it the
+// window at most.
+func (d *drain) stopping(window time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.confirmed = true
+	d.window = window
+	d.setDeadline()
+}
+
+// readSettings takes in the pod's annotations: whoever changes them while the pod
+// is held, to let it go or to hold it for something else, is heard. The mutex is
+// held.
+func (d *drain) readSettings() {
+	var malformed []lifecycle.Malformed
+	d.settings, malformed = lifecycle.ParseAnnotations(d.pod.Annotations, named(d.pod))
+	for _, m := range malformed {
+		d.tell(m)
+	}
+}
+
+// maxTold is how many malformed annotations are told of.
+const maxTold = 16
+
+// tell puts a malformed annotation on the list of what has to be told, once. The
+// mutex is held.
+func (d *drain) tell(m lifecycle.Malformed) {
+	if _, told := d.told[m]; told || len(d.told) >= maxTold {
+		return
+	}
+	d.told[m] = struct{}{}
+	d.untold = append(d.untold, m)
+}
+
+// toTell returns what somebody has to be told of and was not yet.
+func (d *drain) toTell() []lifecycle.Malformed {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	untold := d.untold
+	d.untold = nil
+	return untold
 }
 
 // release ends the drain for a person, and says why where that is given. The hooks
@@ -128,12 +187,13 @@ func (d *drain) reports() *conntrack.SocketReport {
 	return r
 }
 
-// remembered says whether the pod is on its way out after the drain's end, so that
-// a hook that is run again has to join it.
+// remembered says whether the pod is known to be on its way out after the drain's
+// end, so that a hook that is run again has to join it. One that was only taken for
+// that may serve on, and then its next termination is another drain.
 func (d *drain) remembered() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.confirmed && lasts(d.state.reason)
+	return d.pod.DeletionTimestamp != nil && lasts(d.state.reason)
 }
 
 // setDeadline moves the deadline to an earlier moment, if there is reason to. The
@@ -142,7 +202,18 @@ func (d *drain) setDeadline() {
 	if !d.confirmed {
 		return
 	}
-	deadline := d.first.Add(lifecycle.Budget(graceOf(d.pod), d.maxDrain))
+	grace := graceOf(d.pod)
+	if d.window > 0 {
+		grace = min(grace, d.window)
+	}
+	budget, ok := d.settings.Budget(grace, d.maxDrain)
+	if !ok {
+		d.tell(lifecycle.Malformed{
+			Annotation: lifecycle.ReserveAnnotation, Value: d.settings.Reserve.String(),
+			Why: fmt.Sprintf("leaves nothing of the %s that the pod has to end and the usual reserve is kept instead: use less than that", grace),
+		})
+	}
+	deadline := d.first.Add(budget)
 	if d.deadline.IsZero() || deadline.Before(d.deadline) {
 		d.deadline = deadline
 	}

@@ -59,7 +59,7 @@ func TestDeadline(t *testing.T) {
 		{"no time to wait in", 0, func(d *drain) { d.confirm(podWithGrace(900, 1)) }, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			d := newDrain(podWithGrace(30, -1), start, Config{MaxDrain: tc.max, Logger: slog.New(slog.DiscardHandler)})
+			d := newDrain(podWithGrace(30, -1), start, false, Config{MaxDrain: tc.max, Logger: slog.New(slog.DiscardHandler)})
 			if a := d.answer(start); a.RemainingSeconds != nil {
 				t.Errorf("%v seconds remain before it is certain that the pod terminates", *a.RemainingSeconds)
 			}

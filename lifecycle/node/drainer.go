@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,12 +27,14 @@ type watch interface {
 
 // drainer does the work of drains. It is safe for concurrent use.
 type drainer struct {
-	open   func(context.Context, conntrack.Target) (watch, error)
-	live   func(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
-	routes *routes
-	own    func() ([]netip.Addr, error)
-	events events
-	tally  *tally
+	open      func(context.Context, conntrack.Target) (watch, error)
+	live      func(ctx context.Context, namespace, name string, uid types.UID) (pod *corev1.Pod, date time.Time, _ error)
+	shutdown  *shutdown
+	routes    *routes
+	balancers balancers
+	own       func() ([]netip.Addr, error)
+	events    events
+	tally     *tally
 }
 
 // drain blocks until the drain is released or ctx ends. Nothing of it runs
@@ -42,7 +45,8 @@ func (r *drainer) drain(ctx context.Context, d *drain) {
 		drainer: r, drain: d, begun: time.Now(),
 		serving: true, confirmBy: time.Now().Add(liveTimeout + time.Second),
 		routed: true,
-		lives:  make(chan liveAnswer, 1), opens: make(chan openAnswer, 1),
+		lives:  make(chan liveAnswer, 1), stops: make(chan stopAnswer, 1), opens: make(chan openAnswer, 1),
+		delays: newDelays(),
 	}
 	defer func() {
 		stop()
@@ -61,13 +65,19 @@ type vigil struct {
 	serving   bool
 	confirmBy time.Time
 	cancelled bool
+	asking    bool      // whether the pod terminates
+	askAt     time.Time // when that has to be asked
 	lives     chan liveAnswer
+	stops     chan stopAnswer
+	warned    bool // of containers that nothing holds
 
 	slices      *follower
 	route       route
 	routed      bool
 	withdrawnAt time.Time
+	delays      delays
 
+	asked   lifecycle.Settings // what the target was made by
 	target  conntrack.Target
 	opening bool
 	openAt  time.Time
@@ -78,8 +88,14 @@ type vigil struct {
 }
 
 type liveAnswer struct {
-	pod *corev1.Pod
-	err error
+	pod  *corev1.Pod
+	date time.Time
+	err  error
+}
+
+type stopAnswer struct {
+	stopping bool
+	err      error
 }
 
 type openAnswer struct {
@@ -97,24 +113,23 @@ const (
 	routesPatience = 2 * time.Second
 	// openAgain is how long after a failure the kernel is asked again.
 	openAgain = time.Second
+	// liveAgain is how long after a failure the API is asked again whether the pod
+	// terminates.
+	liveAgain = 2 * time.Second
 )
 
 func (v *vigil) run(ctx context.Context) {
-	pod := v.current()
-	v.tasks.Go(func() {
-		live, err := v.live(ctx, pod.Namespace, pod.Name, pod.UID)
-		v.lives <- liveAnswer{live, err}
-	})
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		now := time.Now()
+		v.askLive(ctx, now)
 		v.prepare(ctx, now)
 		v.handReport()
 		counts := v.counts()
 		o := v.observe(counts, now)
 		decision := lifecycle.Decide(o, now)
-		if decision.Reason == lifecycle.Drained {
+		if decision.Reason == lifecycle.Drained && o.Policy.Until == lifecycle.UntilSessions {
 			counts = v.ask(ctx, o.Deadline)
 			now = time.Now()
 			o = v.observe(counts, now)
@@ -140,7 +155,11 @@ func (v *vigil) run(ctx context.Context) {
 				return
 			}
 		case a := <-v.lives:
-			v.confirmWith(a, time.Now())
+			v.confirmWith(ctx, a, time.Now())
+		case a := <-v.stops:
+			v.stopped(a, time.Now())
+		case a := <-v.delays.answers:
+			v.delayed(a)
 		case a := <-v.opens:
 			v.opened(a, time.Now())
 		}
@@ -153,29 +172,18 @@ func (v *vigil) current() *corev1.Pod {
 	return v.pod
 }
 
+// settingsNow are what the pod asks for now.
+func (v *vigil) settingsNow() lifecycle.Settings {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.settings
+}
+
 // waited is how long ago the pod's first hook started.
 func (v *vigil) waited(now time.Time) time.Duration {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return now.Sub(v.first)
-}
-
-// confirmWith takes in what the API says of the pod: a watch can lag behind a
-// deletion. An API that does not answer must not end a pod at once.
-func (v *vigil) confirmWith(a liveAnswer, now time.Time) {
-	switch {
-	case a.err != nil:
-		v.log.Warn("it is unknown whether the pod is terminating: taken for yes", "err", a.err)
-		v.serving = false
-		v.confirm(v.current())
-	case a.pod == nil:
-		v.cancelled = true
-	case a.pod.DeletionTimestamp == nil:
-		v.confirmBy = now
-	default:
-		v.serving = false
-		v.confirm(a.pod)
-	}
 }
 
 // prepare begins what a terminating pod needs and has not got.
@@ -192,16 +200,22 @@ func (v *vigil) prepare(ctx context.Context, now time.Time) {
 			v.follow(now)
 		}
 	}
+	v.askForDelay(ctx)
+	v.tellFaults()
+	v.retarget(now)
 	if v.watch != nil || v.opening || now.Before(v.openAt) {
 		return
 	}
 	if !v.route.known && now.Sub(v.begun) < routesPatience {
 		return
 	}
-	v.opening = true
-	v.target = v.targetOf(v.current())
+	target, ok := v.targetOf(v.current())
+	if !ok {
+		return
+	}
+	v.opening, v.target = true, target
 	v.tasks.Go(func() {
-		w, err := v.open(ctx, v.target)
+		w, err := v.open(ctx, target)
 		v.opens <- openAnswer{w, err}
 	})
 }
@@ -216,18 +230,68 @@ func (v *vigil) handReport() {
 	}
 }
 
-func (v *vigil) targetOf(pod *corev1.Pod) conntrack.Target {
+// retarget lets go of a watch for something that the pod no longer asks for. Until
+// there is another one nothing is known of its sessions.
+func (v *vigil) retarget(now time.Time) {
+	s := v.settingsNow()
+	if v.watch == nil || (s.IdleAfter == v.asked.IdleAfter && slices.Equal(s.Ports, v.asked.Ports)) {
+		return
+	}
+	v.log.Info("the pod asks for something else", "idle-after", s.IdleAfter, "ports", s.Ports)
+	v.closeWatch()
+	v.openAt = now
+}
+
+func (v *vigil) closeWatch() {
+	if err := v.watch.Close(); err != nil {
+		v.log.Warn("the sessions' watch did not close", "err", err)
+	}
+	v.watch = nil
+}
+
+// targetOf is what counts as a session of the pod. It is not ok where nothing may:
+// the addresses of a hostNetwork pod are the node's, and only ports that it names
+// are its own.
+func (v *vigil) targetOf(pod *corev1.Pod) (conntrack.Target, bool) {
+	v.asked = v.settingsNow()
 	t := conntrack.Target{
 		Addresses:   addressesOf(pod),
-		Ports:       served(v.route.ports, pod),
+		Ports:       v.asked.Ports,
+		IdleAfter:   v.asked.IdleAfter,
 		ProbedPorts: probed(pod),
+	}
+	if len(t.Ports) == 0 {
+		t.Ports = served(v.route.ports, pod)
 	}
 	own, err := v.own()
 	if err != nil {
 		v.log.Warn("the node's addresses are unknown: its probes look like traffic", "err", err)
 	}
 	t.ProbedFrom = own
-	return t
+	if !pod.Spec.HostNetwork {
+		return t, true
+	}
+	t.Addresses = append(t.Addresses, reachable(own)...)
+	return t, len(v.asked.Ports) > 0
+}
+
+// reachable leaves the addresses that a client elsewhere can have connected to.
+func reachable(own []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(own), func(a netip.Addr) bool {
+		return a.IsLoopback() || a.IsUnspecified() || a.IsMulticast()
+	})
+}
+
+// tellFaults tells people what is wrong with the pod, each once.
+func (v *vigil) tellFaults() {
+	pod := v.current()
+	for _, m := range v.toTell() {
+		v.events.malformed(pod, m)
+	}
+	if names := unhooked(pod); len(names) > 0 && !v.warned {
+		v.events.partial(pod, names)
+	}
+	v.warned = true
 }
 
 // opened takes in a watch, or asks for another one later.
@@ -300,7 +364,7 @@ func (v *vigil) observe(c conntrack.Counts, now time.Time) lifecycle.Observation
 		Serving: v.serving, ConfirmBy: v.confirmBy,
 		Routed: v.routed, WithdrawnAt: v.withdrawnAt,
 		Deadline: v.deadline,
-		Policy:   v.policy,
+		Policy:   v.settings.Over(v.policy),
 		Known:    c.Known, Blocking: c.Blocking(), Opening: c.Opening, LastNew: c.LastNew,
 		ReleasedByUser: v.by != "",
 		Cancelled:      v.cancelled || v.gone,
@@ -310,9 +374,12 @@ func (v *vigil) observe(c conntrack.Counts, now time.Time) lifecycle.Observation
 		return o
 	}
 	o.WithdrawBy = v.first.Add(lifecycle.WithdrawTimeout(v.deadline.Sub(v.first)))
+	if v.settings.MinDelay == nil {
+		o.Policy.MinDelay = max(o.Policy.MinDelay, v.delays.usual())
+	}
 	// Nothing can be on its way to a pod that nobody lists, that declares no port
 	// and that never had a session.
-	if v.route.known && !v.route.listed && len(declared(v.pod)) == 0 && c.Known && c.Peak == 0 {
+	if v.settings.Settle == nil && v.route.known && !v.route.listed && len(declared(v.pod)) == 0 && c.Known && c.Peak == 0 {
 		o.Policy.Settle = 0
 	}
 	return o
@@ -336,7 +403,11 @@ func (v *vigil) conclude(d lifecycle.Decision, deadline time.Time, c conntrack.C
 	v.tally.released(d.Reason, waited)
 	switch d.Reason {
 	case lifecycle.Drained:
-		v.events.drained(pod, c, waited)
+		if v.settingsNow().Until == lifecycle.UntilWithdrawn {
+			v.events.withdrawn(pod, c, waited)
+		} else {
+			v.events.drained(pod, c, waited)
+		}
 	case lifecycle.Expired:
 		v.tally.cut(c)
 		v.events.expired(pod, c, left, waited, v.begun, v.unknownBecause())
@@ -371,9 +442,7 @@ func (v *vigil) end() {
 	default:
 	}
 	if v.watch != nil {
-		if err := v.watch.Close(); err != nil {
-			v.log.Warn("the sessions' watch did not close", "err", err)
-		}
+		v.closeWatch()
 	}
 	if v.slices != nil {
 		v.slices.close()

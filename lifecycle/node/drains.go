@@ -30,8 +30,9 @@ func newDrains(c Config, work func(context.Context, *drain)) *drains {
 }
 
 // join returns the drain of a pod one of whose hooks started at the given moment,
-// and begins it where there is none. It is nil when the helper ends.
-func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time) *drain {
+// and begins it where there is none. inherited says that the hook did not tell when
+// it started and may have been run before. It is nil when the helper ends.
+func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time, inherited bool) *drain {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.closed {
@@ -42,7 +43,7 @@ func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time)
 		d.started(started)
 		return d
 	}
-	d = newDrain(pod, started, all.config)
+	d = newDrain(pod, started, inherited, all.config)
 	all.byUID[pod.UID] = d
 	all.running.Go(func() {
 		defer close(d.ended)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/conndrain/conndrain/conntrack"
+	"github.com/conndrain/conndrain/lifecycle"
 )
 
 // Reasons of Events on pods.
@@ -17,6 +18,8 @@ const (
 	reasonDrained       = "Drained"
 	reasonDrainExpired  = "DrainExpired"
 	reasonDrainReleased = "DrainReleased"
+	reasonPartialHook   = "PartialHook"
+	reasonMalformed     = "MalformedAnnotation"
 )
 
 // maxPeers is how many sessions an Event names.
@@ -41,6 +44,27 @@ func (e events) drained(pod *corev1.Pod, c conntrack.Counts, waited time.Duratio
 		text += fmt.Sprintf(", %d idle left out", c.Idle)
 	}
 	e.recorder.Eventf(pod, corev1.EventTypeNormal, reasonDrained, "%s; released %s after the first hook began", text, inSeconds(waited))
+}
+
+// withdrawn says that a pod is sent nothing new, which is all that it waited for.
+func (e events) withdrawn(pod *corev1.Pod, c conntrack.Counts, waited time.Duration) {
+	text := "No new traffic is sent to the pod"
+	if c.Known && c.Blocking() > 0 {
+		text += fmt.Sprintf(", %s left to the application", number(c.Blocking(), "session"))
+	}
+	e.recorder.Eventf(pod, corev1.EventTypeNormal, reasonDrained, "%s; released %s after the first hook began", text, inSeconds(waited))
+}
+
+// partial says which containers end at once, although the pod is held.
+func (e events) partial(pod *corev1.Pod, names []string) {
+	e.recorder.Eventf(pod, corev1.EventTypeWarning, reasonPartialHook,
+		"Not held, because it has no preStop hook of conndrain: %s. It gets SIGTERM at once; add the hook to every container that sessions go through",
+		strings.Join(names, ", "))
+}
+
+// malformed says which annotation means nothing.
+func (e events) malformed(pod *corev1.Pod, m lifecycle.Malformed) {
+	e.recorder.Event(pod, corev1.EventTypeWarning, reasonMalformed, m.String())
 }
 
 // expired says what was cut.

@@ -59,7 +59,7 @@ func New(c Config, client kubernetes.Interface, reader *conntrack.Reader, regist
 			}
 			return w, nil
 		},
-		routes: newRoutes(client),
+		shutdown: newShutdown(c, client), routes: newRoutes(client), balancers: balancers{client},
 		own:    func() ([]netip.Addr, error) { return h.own() },
 		events: events{h.recorder.NewRecorder(scheme.Scheme, source)},
 		tally:  newTally(registry),

@@ -74,7 +74,7 @@ func newScene(t *testing.T, change func(*corev1.Pod), policy lifecycle.Policy) *
 	if change != nil {
 		change(s.pod)
 	}
-	s.api = fake.NewClientset(s.pod, newSlice(s.pod, true))
+	s.api = fake.NewClientset(s.pod, newSlice(s.pod, true), newNode(""))
 	s.helper, err = New(Config{
 		Node: "n1", Addresses: []netip.Addr{lab.GatewayAddr}, Policy: policy,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -121,14 +121,27 @@ func newPod(lab *netlab.Lab, uid types.UID) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			NodeName: "n1", TerminationGracePeriodSeconds: &grace,
 			Containers: []corev1.Container{{
-				Name:  "web",
-				Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: int32(lab.PodPort)}},
+				Name:      "web",
+				Lifecycle: execHook("/conndrain/prestop"),
+				Ports:     []corev1.ContainerPort{{Name: "http", ContainerPort: int32(lab.PodPort)}},
 				ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
 					HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("http")},
 				}},
 			}},
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: lab.PodAddr.String()}}},
+	}
+}
+
+// newNode is Ready, or not for the reason that the message gives.
+func newNode(message string) *corev1.Node {
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Message: "kubelet is posting ready status"}
+	if message != "" {
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "KubeletNotReady", message
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1"},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{ready}},
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +30,11 @@ const byAddress = "address"
 type pods struct {
 	client   kubernetes.Interface
 	informer cache.SharedIndexInformer
+
+	mu sync.Mutex
+	// inherited are the pods that were terminating already when they were first
+	// listed.
+	inherited map[types.UID]struct{}
 }
 
 // newPods returns the pods of a node; run fills them. changed is called for every
@@ -41,13 +48,22 @@ func newPods(client kubernetes.Interface, node string, changed func(pod *corev1.
 	if err := informer.SetTransform(trim); err != nil {
 		return nil, fmt.Errorf("trim pods: %w", err)
 	}
+	p := &pods{client: client, informer: informer, inherited: make(map[types.UID]struct{})}
 	tell := func(o any, gone bool) {
 		if pod, ok := o.(*corev1.Pod); ok {
+			if gone {
+				p.disinherit(pod.UID)
+			}
 			changed(pod, gone)
 		}
 	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { tell(o, false) },
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(o any, first bool) {
+			if pod, ok := o.(*corev1.Pod); ok && first && pod.DeletionTimestamp != nil {
+				p.inherit(pod.UID)
+			}
+			tell(o, false)
+		},
 		UpdateFunc: func(_, o any) { tell(o, false) },
 		DeleteFunc: func(o any) {
 			if lost, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -58,7 +74,7 @@ func newPods(client kubernetes.Interface, node string, changed func(pod *corev1.
 	}); err != nil {
 		return nil, fmt.Errorf("follow pods: %w", err)
 	}
-	return &pods{client, informer}, nil
+	return p, nil
 }
 
 // run follows the pods until ctx ends. It blocks.
@@ -77,21 +93,45 @@ func (p *pods) at(a netip.Addr) *corev1.Pod {
 	return objects[0].(*corev1.Pod)
 }
 
+func (p *pods) inherit(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inherited[uid] = struct{}{}
+}
+
+func (p *pods) disinherit(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.inherited, uid)
+}
+
+// wasTerminating says whether the pod was terminating already when this helper
+// began to look: its hook may have been run before.
+func (p *pods) wasTerminating(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, was := p.inherited[uid]
+	return was
+}
+
 // live asks the API for the pod as it is now. It returns nil where it is gone or
-// another one has its name, and an error where the API does not tell.
-func (p *pods) live(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+// another one has its name, and an error where the API does not tell. date is the
+// moment by the API server's clock, zero where it does not tell that.
+func (p *pods) live(ctx context.Context, namespace, name string, uid types.UID) (_ *corev1.Pod, date time.Time, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
+	ctx, told := withAPIDate(ctx)
 	pod, err := p.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, nil
+		return nil, *told, nil
 	case err != nil:
-		return nil, fmt.Errorf("get pod: %w", err)
+		return nil, *told, fmt.Errorf("get pod: %w", err)
 	case pod.UID != uid:
-		return nil, nil
+		return nil, *told, nil
 	}
-	return pod, nil
+	trimPod(pod) // as those of the watch are
+	return pod, *told, nil
 }
 
 func indexByAddress(o any) ([]string, error) {
@@ -134,23 +174,43 @@ func graceOf(pod *corev1.Pod) time.Duration {
 	return time.Duration(grace) * time.Second
 }
 
-// trim leaves of a pod what a drain needs: a node may have hundreds.
+// trim leaves of a pod what a drain needs: a node may have hundreds. What was
+// trimmed may be trimmed again.
 func trim(o any) (any, error) {
-	pod, ok := o.(*corev1.Pod)
-	if !ok {
-		return o, nil
+	if pod, ok := o.(*corev1.Pod); ok {
+		trimPod(pod)
 	}
+	return o, nil
+}
+
+func trimPod(pod *corev1.Pod) {
 	pod.ManagedFields = nil
 	pod.Labels = nil
-	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
+	pod.Finalizers = nil
+	pod.OwnerReferences = nil
+	pod.Annotations = ourAnnotations(pod.Annotations)
 	pod.Spec = corev1.PodSpec{
 		Containers:                    trimContainers(pod.Spec.Containers),
 		InitContainers:                trimContainers(pod.Spec.InitContainers),
 		TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
 		HostNetwork:                   pod.Spec.HostNetwork,
+		Priority:                      pod.Spec.Priority,
 	}
 	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, PodIPs: pod.Status.PodIPs}
-	return pod, nil
+}
+
+func ourAnnotations(all map[string]string) map[string]string {
+	var ours map[string]string
+	for name, value := range all {
+		if !strings.HasPrefix(name, lifecycle.AnnotationPrefix) {
+			continue
+		}
+		if ours == nil {
+			ours = make(map[string]string)
+		}
+		ours[name] = value
+	}
+	return ours
 }
 
 func trimContainers(full []corev1.Container) []corev1.Container {
@@ -158,6 +218,7 @@ func trimContainers(full []corev1.Container) []corev1.Container {
 	for _, c := range full {
 		all = append(all, corev1.Container{
 			Name: c.Name, Ports: c.Ports, RestartPolicy: c.RestartPolicy,
+			Lifecycle:      trimLifecycle(&c),
 			ReadinessProbe: c.ReadinessProbe, LivenessProbe: c.LivenessProbe, StartupProbe: c.StartupProbe,
 		})
 	}

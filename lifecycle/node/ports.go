@@ -51,6 +51,17 @@ func declared(pod *corev1.Pod) []port {
 	return ports
 }
 
+// named are the numbers of the declared ports by their names.
+func named(pod *corev1.Pod) map[string][]uint16 {
+	numbers := make(map[string][]uint16)
+	for _, p := range declared(pod) {
+		if p.name != "" {
+			numbers[p.name] = append(numbers[p.name], p.number)
+		}
+	}
+	return numbers
+}
+
 // running are the containers that run together: not those that only begin a pod.
 func running(pod *corev1.Pod) []corev1.Container {
 	all := slices.Clone(pod.Spec.Containers)

@@ -137,6 +137,8 @@ type route struct {
 	// Listed says that some slice lists the pod, Routed that one sends it new traffic.
 	listed, routed bool
 	ports          []port
+	// services are those whose slices list the pod.
+	services []string
 }
 
 // of says what the slices say about the pod now. It does not block.
@@ -155,6 +157,9 @@ func (f *follower) of(pod *corev1.Pod) route {
 			}
 			r.listed = true
 			r.routed = r.routed || takesNew(e.Conditions)
+			if name := slice.Labels[discoveryv1.LabelServiceName]; name != "" && !slices.Contains(r.services, name) {
+				r.services = append(r.services, name)
+			}
 			for _, p := range slice.Ports {
 				r.add(p)
 			}

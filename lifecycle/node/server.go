@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/conndrain/conndrain/lifecycle"
 )
@@ -24,12 +25,18 @@ const (
 	// writeMargin is how long an answer may take to be read.
 	writeMargin = 5 * time.Second
 	retryAfter  = "1"
+	// justStarted is the elapsed time of a hook that tells nothing by it: it began a
+	// moment ago, maybe not for the first time.
+	justStarted = time.Second
 )
 
 // server answers hooks. A caller is the pod that its source address belongs to,
 // and can influence nothing but the drain of that pod.
 type server struct {
-	pods   interface{ at(netip.Addr) *corev1.Pod }
+	pods interface {
+		at(a netip.Addr) *corev1.Pod
+		wasTerminating(uid types.UID) bool
+	}
 	drains *drains
 	log    *slog.Logger
 	// life ends with the helper: hooks that are held then get their drain's state,
@@ -92,7 +99,8 @@ func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, status, lifecycle.DrainAnswer{Message: "read request: " + err.Error()})
 		return
 	}
-	d := s.drains.join(s.life, pod, arrived.Add(-lifecycle.Seconds(request.ElapsedSeconds)))
+	elapsed := lifecycle.Seconds(request.ElapsedSeconds)
+	d := s.drains.join(s.life, pod, arrived.Add(-elapsed), elapsed < justStarted && s.pods.wasTerminating(pod.UID))
 	if d == nil {
 		w.Header().Set("Retry-After", retryAfter)
 		s.answer(w, http.StatusServiceUnavailable, lifecycle.DrainAnswer{Message: "this helper is ending"})

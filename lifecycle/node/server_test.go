@@ -13,13 +13,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/conndrain/conndrain/lifecycle"
 )
 
 type onePod struct{ pod *corev1.Pod }
 
-func (p onePod) at(netip.Addr) *corev1.Pod { return p.pod }
+func (p onePod) at(netip.Addr) *corev1.Pod     { return p.pod }
+func (p onePod) wasTerminating(types.UID) bool { return false }
 
 // newServerFor serves one pod, to whose drains happens what work does.
 func newServerFor(life context.Context, t *testing.T, work func(context.Context, *drain)) (*httptest.Server, *drains) {
@@ -92,6 +94,7 @@ func TestHooksOfOnePodAreOneDrain(t *testing.T) {
 	drains := 0
 	h, all := newServerFor(life, t, func(_ context.Context, d *drain) {
 		drains++
+		d.confirm(podWithGrace(900, 900))
 		<-release
 		d.become(state{phase: lifecycle.Released, reason: lifecycle.Drained})
 	})
