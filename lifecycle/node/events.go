@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/conndrain/conndrain/conntrack"
@@ -19,6 +20,7 @@ const (
 	reasonDrainExpired  = "DrainExpired"
 	reasonDrainReleased = "DrainReleased"
 	reasonPartialHook   = "PartialHook"
+	reasonDeaf          = "PortTaken"
 	reasonMalformed     = "MalformedAnnotation"
 )
 
@@ -65,6 +67,15 @@ func (e events) partial(pod *corev1.Pod, names []string) {
 // malformed says which annotation means nothing.
 func (e events) malformed(pod *corev1.Pod, m lifecycle.Malformed) {
 	e.recorder.Event(pod, corev1.EventTypeWarning, reasonMalformed, m.String())
+}
+
+// deaf says, on the node, that hooks or scrapes find nobody at an address.
+func (e events) deaf(node, address string, why error) {
+	// The kubelet's Events on its Node have the name for a UID, and kubectl describe
+	// looks for that.
+	ref := &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(node)}
+	e.recorder.Eventf(ref, corev1.EventTypeWarning, reasonDeaf,
+		"conndrain-node cannot listen on %s and tries again: %v. End what has the port, or set another one for all of conndrain", address, why)
 }
 
 // expired says what was cut.

@@ -2,12 +2,10 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,6 +31,9 @@ type Helper struct {
 	config   Config
 	pods     *pods
 	drains   *drains
+	identity *identity
+	events   events
+	deaf     deaf
 	recorder record.EventBroadcaster
 	registry *prometheus.Registry
 
@@ -51,6 +52,7 @@ func New(c Config, client kubernetes.Interface, reader *conntrack.Reader, regist
 	h.recorder = record.NewBroadcaster()
 	h.recorder.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	source := corev1.EventSource{Component: Component, Host: c.Node}
+	h.events = events{h.recorder.NewRecorder(scheme.Scheme, source)}
 	d := &drainer{
 		open: func(ctx context.Context, t conntrack.Target) (watch, error) {
 			w, err := reader.Watch(ctx, t)
@@ -61,7 +63,7 @@ func New(c Config, client kubernetes.Interface, reader *conntrack.Reader, regist
 		},
 		shutdown: newShutdown(c, client), routes: newRoutes(client), balancers: balancers{client},
 		own:    func() ([]netip.Addr, error) { return h.own() },
-		events: events{h.recorder.NewRecorder(scheme.Scheme, source)},
+		events: h.events,
 		tally:  newTally(registry),
 	}
 	h.drains = newDrains(c, d.drain)
@@ -70,13 +72,13 @@ func New(c Config, client kubernetes.Interface, reader *conntrack.Reader, regist
 		return nil, err
 	}
 	h.pods, d.live = pods, pods.live
+	h.identity = newIdentity(c, client, pods.named)
 	registry.MustRegister(gauges{h.drains.list})
 	return h, nil
 }
 
-// Run serves until ctx ends or something that cannot be done without fails, such as
-// a port that is taken. It returns when nothing of it runs any more. It is called
-// once.
+// Run serves until ctx ends. It returns when nothing of it runs any more. It is
+// called once.
 func (h *Helper) Run(ctx context.Context) error {
 	defer h.recorder.Shutdown()
 	g, ctx := errgroup.WithContext(ctx)
@@ -84,7 +86,10 @@ func (h *Helper) Run(ctx context.Context) error {
 		h.pods.run(ctx)
 		return nil
 	})
-	api := &server{pods: h.pods, drains: h.drains, log: h.config.Logger, life: ctx}
+	api := &server{
+		pods: h.pods, drains: h.drains, own: h.own, identity: h.identity,
+		log: h.config.Logger, life: ctx,
+	}
 	for _, a := range h.config.Addresses {
 		h.serve(ctx, g, a, h.config.APIPort, api.http())
 		h.serve(ctx, g, a, h.config.MetricsPort, h.metrics())
@@ -97,37 +102,16 @@ func (h *Helper) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// serve runs a server on one address until ctx ends.
-func (h *Helper) serve(ctx context.Context, g *errgroup.Group, a netip.Addr, port uint16, s *http.Server) {
-	g.Go(func() error {
-		l, err := h.listen(ctx, "tcp", net.JoinHostPort(a.String(), strconv.Itoa(int(port))))
-		if err != nil {
-			return fmt.Errorf("listen: %w", err)
-		}
-		h.config.Logger.Info("listening", "address", l.Addr().String())
-		g.Go(func() error {
-			<-ctx.Done()
-			last, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-			defer stop()
-			if err := s.Shutdown(last); err != nil {
-				return s.Close()
-			}
-			return nil
-		})
-		if err := s.Serve(newLimitListener(l)); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve %s: %w", l.Addr(), err)
-		}
-		return nil
-	})
-}
-
 // metrics serves scrapes and probes.
 func (h *Helper) metrics() *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(h.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !h.pods.synced() {
+		switch err := h.deaf.Err(); {
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		case !h.pods.synced():
 			http.Error(w, "the pods of this node are not known yet", http.StatusServiceUnavailable)
 		}
 	})

@@ -114,6 +114,15 @@ func (p *pods) wasTerminating(uid types.UID) bool {
 	return was
 }
 
+// named returns the pod of that name, or nil.
+func (p *pods) named(namespace, name string) *corev1.Pod {
+	o, known, err := p.informer.GetIndexer().GetByKey(namespace + "/" + name)
+	if err != nil || !known {
+		return nil
+	}
+	return o.(*corev1.Pod)
+}
+
 // live asks the API for the pod as it is now. It returns nil where it is gone or
 // another one has its name, and an error where the API does not tell. date is the
 // moment by the API server's clock, zero where it does not tell that.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +40,10 @@ type server struct {
 		wasTerminating(uid types.UID) bool
 	}
 	drains *drains
-	log    *slog.Logger
+	// own are the node's addresses, whose callers identity knows.
+	own      func() ([]netip.Addr, error)
+	identity *identity
+	log      *slog.Logger
 	// life ends with the helper: hooks that are held then get their drain's state,
 	// and ask again.
 	life context.Context
@@ -61,26 +66,42 @@ func (s *server) http() *http.Server {
 type callerKey struct{}
 
 // known lets through only requests from the addresses of this node's pods, and
-// marks every answer as ours. The body of others is not read. An address that is
-// not known yet may be known in a moment, so the refusal is not a final one.
+// those from the node's own that prove their pod by a token. It marks every answer
+// as ours. The body of others is not read. Who is not known yet may be known in a
+// moment, so no refusal is a final one.
 func (s *server) known(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(lifecycle.Header, lifecycle.HeaderV1)
-		from, err := netip.ParseAddrPort(r.RemoteAddr)
-		pod := (*corev1.Pod)(nil)
-		if err == nil {
-			pod = s.pods.at(from.Addr())
-		}
-		if pod == nil {
+		pod, err := s.caller(r)
+		if err != nil {
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Retry-After", retryAfter)
-			s.answer(w, http.StatusServiceUnavailable, lifecycle.DrainAnswer{
-				Message: "no pod of this node has the address " + from.Addr().String() + ", as far as is known now",
-			})
+			s.answer(w, http.StatusServiceUnavailable, lifecycle.DrainAnswer{Message: err.Error()})
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, pod)))
 	})
+}
+
+// caller is the pod that asks. Where an address says who it is no token is looked
+// at, so none can make it another.
+func (s *server) caller(r *http.Request) (*corev1.Pod, error) {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return nil, fmt.Errorf("read caller's address: %w", err)
+	}
+	address := from.Addr().Unmap().WithZone("")
+	if pod := s.pods.at(address); pod != nil {
+		return pod, nil
+	}
+	own, err := s.own()
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(own, address) {
+		return s.identity.of(r.Context(), r.Header.Get("Authorization"))
+	}
+	return nil, fmt.Errorf("no pod of this node has the address %s, as far as is known now", address)
 }
 
 func (s *server) drain(w http.ResponseWriter, r *http.Request) {
