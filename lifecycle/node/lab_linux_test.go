@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -68,6 +69,14 @@ const (
 
 func newScene(t *testing.T, change func(*corev1.Pod), policy lifecycle.Policy) *scene {
 	t.Helper()
+	s := prepareScene(t, change, func(c *Config) { c.Policy = policy })
+	s.start()
+	return s
+}
+
+// prepareScene makes a scene whose helper does not run yet.
+func prepareScene(t *testing.T, change func(*corev1.Pod), configure func(*Config)) *scene {
+	t.Helper()
 	lab, err := netlab.NewLab(netlab.LabOptions{})
 	must(t, err)
 	s := &scene{T: t, lab: lab, pod: newPod(lab, "uid-1")}
@@ -75,20 +84,23 @@ func newScene(t *testing.T, change func(*corev1.Pod), policy lifecycle.Policy) *
 		change(s.pod)
 	}
 	s.api = fake.NewClientset(s.pod, newSlice(s.pod, true), newNode(""))
-	s.helper, err = New(Config{
-		Node: "n1", Addresses: []netip.Addr{lab.GatewayAddr}, Policy: policy,
+	c := Config{
+		Node: "n1", Addresses: []netip.Addr{lab.GatewayAddr}, Policy: quick,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	}, s.api, conntrack.NewReader(conntrack.Config{NetNS: lab.Node.FD()}), prometheus.NewRegistry())
+	}
+	configure(&c)
+	s.helper, err = New(c, s.api, conntrack.NewReader(conntrack.Config{NetNS: lab.Node.FD()}), prometheus.NewRegistry())
 	must(t, err)
 	s.helper.listen = lab.Node.Listen
 	s.helper.own = func() ([]netip.Addr, error) { return []netip.Addr{lab.NodeAddr, lab.GatewayAddr}, nil }
 	s.http = &http.Client{Transport: &http.Transport{DialContext: lab.Pod.Dial}}
-	s.start()
 	t.Cleanup(func() {
 		s.http.CloseIdleConnections()
-		s.stop()
-		if err := <-s.done; err != nil {
-			t.Error(err)
+		if s.stop != nil {
+			s.stop()
+			if err := <-s.done; err != nil {
+				t.Error(err)
+			}
 		}
 		if err := lab.Close(); err != nil {
 			t.Error(err)
@@ -97,21 +109,34 @@ func newScene(t *testing.T, change func(*corev1.Pod), policy lifecycle.Policy) *
 	return s
 }
 
+// start runs the helper and waits until it is ready.
 func (s *scene) start() {
+	s.Helper()
+	s.run()
+	s.eventually("the helper is ready", func() error { return s.ready(nil) })
+}
+
+// ready asks the helper whether it is, from the pod where no other way is given.
+func (s *scene) ready(client *http.Client) error {
+	resp, err := cmp.Or(client, s.http).Get("http://" + netip.AddrPortFrom(s.lab.GatewayAddr, lifecycle.MetricsPort).String() + "/readyz")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %s: %s", resp.Status, b)
+	}
+	return nil
+}
+
+func (s *scene) run() {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop, s.done = stop, make(chan error, 1)
 	go func() { s.done <- s.helper.Run(ctx) }()
-	s.eventually("the helper is ready", func() error {
-		resp, err := s.http.Get("http://" + netip.AddrPortFrom(s.lab.GatewayAddr, lifecycle.MetricsPort).String() + "/readyz")
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("status %s", resp.Status)
-		}
-		return nil
-	})
 }
 
 func newPod(lab *netlab.Lab, uid types.UID) *corev1.Pod {
@@ -164,6 +189,15 @@ func (s *scene) delete(grace int64) {
 	now := metav1.Now()
 	s.pod = s.pod.DeepCopy()
 	s.pod.DeletionTimestamp, s.pod.DeletionGracePeriodSeconds = &now, &grace
+	_, err := s.api.CoreV1().Pods(namespace).Update(s.Context(), s.pod, metav1.UpdateOptions{})
+	must(s.T, err)
+}
+
+// annotate changes the pod's annotations, as a person does while it is held.
+func (s *scene) annotate(all map[string]string) {
+	s.Helper()
+	s.pod = s.pod.DeepCopy()
+	s.pod.Annotations = all
 	_, err := s.api.CoreV1().Pods(namespace).Update(s.Context(), s.pod, metav1.UpdateOptions{})
 	must(s.T, err)
 }
