@@ -31,6 +31,7 @@ type Helper struct {
 	config   Config
 	pods     *pods
 	drains   *drains
+	drainer  *drainer
 	identity *identity
 	events   events
 	deaf     deaf
@@ -71,7 +72,7 @@ func New(c Config, client kubernetes.Interface, reader *conntrack.Reader, regist
 	if err != nil {
 		return nil, err
 	}
-	h.pods, d.live = pods, pods.live
+	h.pods, h.drainer, d.live = pods, d, pods.live
 	h.identity = newIdentity(c, client, pods.named)
 	registry.MustRegister(gauges{h.drains.list})
 	return h, nil
