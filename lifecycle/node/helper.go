@@ -92,8 +92,8 @@ func (h *Helper) Run(ctx context.Context) error {
 		log: h.config.Logger, life: ctx,
 	}
 	for _, a := range h.config.Addresses {
-		h.serve(ctx, g, a, h.config.APIPort, api.http())
-		h.serve(ctx, g, a, h.config.MetricsPort, h.metrics())
+		h.serve(ctx, g, a, h.config.APIPort, api.http(), api.knows)
+		h.serve(ctx, g, a, h.config.MetricsPort, h.metrics(), nil)
 	}
 	g.Go(func() error {
 		<-ctx.Done()

@@ -11,20 +11,25 @@ const (
 	// one address. A pod has one connection for each of its containers' hooks.
 	maxConnections = 2048
 	maxFromOne     = 64
+	// maxStrangers bounds what those have open who will only be told to go away.
+	maxStrangers = 256
 )
 
 // limitListener closes connections beyond the limits as soon as they are accepted,
-// so that one caller cannot keep the others out.
+// so that one caller cannot keep the others out, and strangers together cannot keep
+// out those who are known.
 type limitListener struct {
 	net.Listener
+	known func(netip.Addr) bool // nil: everybody
 
-	mu   sync.Mutex
-	all  int
-	from map[netip.Addr]int
+	mu        sync.Mutex
+	all       int
+	strangers int
+	from      map[netip.Addr]int
 }
 
-func newLimitListener(l net.Listener) *limitListener {
-	return &limitListener{Listener: l, from: make(map[netip.Addr]int)}
+func newLimitListener(l net.Listener, known func(netip.Addr) bool) *limitListener {
+	return &limitListener{Listener: l, known: known, from: make(map[netip.Addr]int)}
 }
 
 // Accept blocks until there is a connection within the limits, or the listener is
@@ -36,28 +41,40 @@ func (l *limitListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		from, err := netip.ParseAddrPort(c.RemoteAddr().String())
-		if err != nil || !l.take(from.Addr()) {
+		if err != nil {
 			_ = c.Close() // nothing was promised to it
 			continue
 		}
-		return &limitConn{Conn: c, release: sync.OnceFunc(func() { l.giveBack(from.Addr()) })}, nil
+		a := from.Addr().Unmap().WithZone("")
+		stranger := l.known != nil && !l.known(a)
+		if !l.take(a, stranger) {
+			_ = c.Close() // as above
+			continue
+		}
+		return &limitConn{Conn: c, release: sync.OnceFunc(func() { l.giveBack(a, stranger) })}, nil
 	}
 }
 
-func (l *limitListener) take(a netip.Addr) bool {
+func (l *limitListener) take(a netip.Addr, stranger bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.all >= maxConnections || l.from[a] >= maxFromOne {
+	if l.all >= maxConnections || l.from[a] >= maxFromOne || (stranger && l.strangers >= maxStrangers) {
 		return false
+	}
+	if stranger {
+		l.strangers++
 	}
 	l.all++
 	l.from[a]++
 	return true
 }
 
-func (l *limitListener) giveBack(a netip.Addr) {
+func (l *limitListener) giveBack(a netip.Addr, stranger bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if stranger {
+		l.strangers--
+	}
 	l.all--
 	if l.from[a]--; l.from[a] == 0 {
 		delete(l.from, a)

@@ -59,8 +59,9 @@ func (d *deaf) Err() error {
 }
 
 // serve runs a server on one address until ctx ends. A port that is taken keeps
-// the helper from nothing else: people are told, and it is tried again.
-func (h *Helper) serve(ctx context.Context, g *errgroup.Group, a netip.Addr, port uint16, s *http.Server) {
+// the helper from nothing else: people are told, and it is tried again. Whoever is
+// not known, where somebody is, gets few connections.
+func (h *Helper) serve(ctx context.Context, g *errgroup.Group, a netip.Addr, port uint16, s *http.Server, known func(netip.Addr) bool) {
 	address := net.JoinHostPort(a.String(), strconv.Itoa(int(port)))
 	g.Go(func() error {
 		<-ctx.Done()
@@ -73,7 +74,7 @@ func (h *Helper) serve(ctx context.Context, g *errgroup.Group, a netip.Addr, por
 	})
 	g.Go(func() error {
 		for {
-			err := h.serveOnce(ctx, address, s)
+			err := h.serveOnce(ctx, address, s, known)
 			if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
 				return nil
 			}
@@ -91,12 +92,12 @@ func (h *Helper) serve(ctx context.Context, g *errgroup.Group, a netip.Addr, por
 }
 
 // serveOnce blocks until the server has been shut down or cannot go on.
-func (h *Helper) serveOnce(ctx context.Context, address string, s *http.Server) error {
+func (h *Helper) serveOnce(ctx context.Context, address string, s *http.Server, known func(netip.Addr) bool) error {
 	l, err := h.listen(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
 	h.deaf.set(address, nil)
 	h.config.Logger.Info("listening", "address", l.Addr().String())
-	return s.Serve(newLimitListener(l))
+	return s.Serve(newLimitListener(l, known))
 }

@@ -83,6 +83,15 @@ func (s *server) known(next http.Handler) http.Handler {
 	})
 }
 
+// knows says whether an address is that of somebody who may be served.
+func (s *server) knows(a netip.Addr) bool {
+	if s.pods.at(a) != nil {
+		return true
+	}
+	own, err := s.own()
+	return err == nil && slices.Contains(own, a)
+}
+
 // caller is the pod that asks. Where an address says who it is no token is looked
 // at, so none can make it another.
 func (s *server) caller(r *http.Request) (*corev1.Pod, error) {

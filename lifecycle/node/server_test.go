@@ -123,21 +123,35 @@ func TestHooksOfOnePodAreOneDrain(t *testing.T) {
 }
 
 func TestConnectionLimitOfOneAddress(t *testing.T) {
-	l := newLimitListener(nil)
+	l := newLimitListener(nil, nil)
 	one, other := netip.MustParseAddr("10.244.1.7"), netip.MustParseAddr("10.244.1.8")
 	for range maxFromOne {
-		if !l.take(one) {
+		if !l.take(one, false) {
 			t.Fatal("refused within the limit")
 		}
 	}
-	if l.take(one) {
+	if l.take(one, false) {
 		t.Error("taken beyond the limit")
 	}
-	if !l.take(other) {
+	if !l.take(other, false) {
 		t.Error("one caller keeps another out")
 	}
-	l.giveBack(one)
-	if !l.take(one) {
+	l.giveBack(one, false)
+	if !l.take(one, false) {
 		t.Error("what was given back is not there")
+	}
+	// Strangers of however many addresses leave room for the node's own pods.
+	taken := 0
+	a := netip.MustParseAddr("192.0.2.1")
+	for range 2 * maxConnections {
+		if a = a.Next(); l.take(a, true) {
+			taken++
+		}
+	}
+	if taken != maxStrangers {
+		t.Errorf("%d strangers, want %d", taken, maxStrangers)
+	}
+	if !l.take(other, false) {
+		t.Error("strangers keep a pod out")
 	}
 }
