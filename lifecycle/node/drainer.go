@@ -233,7 +233,7 @@ func (v *vigil) handReport() {
 // retarget lets go of a watch for something that the pod no longer asks for. Until
 // there is another one nothing is known of its sessions.
 func (v *vigil) retarget(now time.Time) {
-	s := v.settingsNow()
+	s := v.wanted()
 	if v.watch == nil || (s.IdleAfter == v.asked.IdleAfter && slices.Equal(s.Ports, v.asked.Ports)) {
 		return
 	}
@@ -249,11 +249,20 @@ func (v *vigil) closeWatch() {
 	v.watch = nil
 }
 
+// wanted is what the pod asks for. The addresses of a hostNetwork pod are the
+// node's: one that takes the names of its ports away keeps those that it had.
+func (v *vigil) wanted() lifecycle.Settings {
+	s := v.settingsNow()
+	if len(s.Ports) == 0 && v.current().Spec.HostNetwork {
+		s.Ports = v.asked.Ports
+	}
+	return s
+}
+
 // targetOf is what counts as a session of the pod. It is not ok where nothing may:
-// the addresses of a hostNetwork pod are the node's, and only ports that it names
-// are its own.
+// of a hostNetwork pod nothing counts but the ports that it names.
 func (v *vigil) targetOf(pod *corev1.Pod) (conntrack.Target, bool) {
-	v.asked = v.settingsNow()
+	v.asked = v.wanted()
 	t := conntrack.Target{
 		Addresses:   addressesOf(pod),
 		Ports:       v.asked.Ports,
