@@ -18,6 +18,8 @@ const (
 	MetricsPort = 10941
 	// MaxRequestBytes is the size of the largest request that is read.
 	MaxRequestBytes = 256 << 10
+	// SidecarPort is where a sidecar takes a kubelet's hooks.
+	SidecarPort = 10942
 	// MaxWait is the longest that a helper holds a request.
 	MaxWait = 25 * time.Second
 )
@@ -32,6 +34,15 @@ type DrainRequest struct {
 	WaitSeconds float64 `json:"waitSeconds,omitempty"`
 	// Version is that of the hook, for the helper's log.
 	Version string `json:"version,omitempty"`
+	// FallbackSleepSeconds is how long the hook waits at the least when nobody can
+	// tell it about sessions.
+	FallbackSleepSeconds float64 `json:"fallbackSleepSeconds,omitempty"`
+	// Serves are ports of the pod that the hook itself listens on: what comes to them
+	// is no session of the pod.
+	Serves []uint16 `json:"serves,omitempty"`
+	// Sockets are those of the pod's network namespace; absent where the hook does
+	// not tell.
+	Sockets *SocketList `json:"sockets,omitempty"`
 }
 
 // DrainAnswer says how a drain stands.
@@ -53,6 +64,13 @@ type DrainAnswer struct {
 	Cut  *int `json:"cut,omitempty"`
 	// Message is for a person; set where there is no phase.
 	Message string `json:"message,omitempty"`
+	// Mark is to be given back with the next look at the pod's sockets.
+	Mark string `json:"mark,omitempty"`
+	// Look asks for such a look now, and for the next request at once.
+	Look bool `json:"look,omitempty"`
+	// HostNetwork says that the caller has the node's network, so that its sockets
+	// are not the pod's alone.
+	HostNetwork bool `json:"hostNetwork,omitempty"`
 }
 
 // Released says whether the hook may return.
