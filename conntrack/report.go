@@ -42,6 +42,9 @@ type SocketReport struct {
 	// their local port. Empty means every port. A socket that has an entry is
 	// never judged by its local port, because a mesh redirects.
 	BlindPorts []uint16
+	// Own are ports that the reporter itself listens on: what comes to them is no
+	// session of the target, neither as a socket nor as an entry, from then on.
+	Own []uint16
 }
 
 // blindAfter is how far apart two reports have to be that both show a socket
@@ -55,6 +58,8 @@ type report struct {
 	first time.Time
 	// blind are sockets without an entry, by when they were first reported so.
 	blind map[Socket]time.Time
+	// own are all ports that were ever reported as such.
+	own []uint16
 	// blindSeen is set for good once a socket proved to be blind.
 	blindSeen bool
 }
@@ -73,6 +78,11 @@ func (w *Watch) Report(r SocketReport) {
 	}
 	previous := w.report.at
 	w.report.at = r.At
+	for _, port := range r.Own {
+		if !slices.Contains(w.report.own, port) {
+			w.report.own = append(w.report.own, port)
+		}
+	}
 	if w.report.first.IsZero() {
 		w.report.first = r.At
 	}
@@ -97,6 +107,9 @@ func (w *Watch) Report(r SocketReport) {
 			if k := w.belongs(s, known); k != nil {
 				seen[k] = true
 			}
+			continue
+		}
+		if slices.Contains(w.report.own, s.Local.Port()) {
 			continue
 		}
 		if len(r.BlindPorts) > 0 && !slices.Contains(r.BlindPorts, s.Local.Port()) {

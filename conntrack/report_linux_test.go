@@ -76,6 +76,33 @@ func TestBlindPorts(t *testing.T) {
 	counts(t, w, 1, 0, 0)
 }
 
+// P4: what comes to the reporter's own ports is no session, whether conntrack
+// knows of it or not.
+func TestP4OwnPortsDoNotCount(t *testing.T) {
+	t.Parallel()
+	n := newNamespace(t)
+	app, hook := inboundFlow(pod4, client4, 5000, 0), inboundFlow(pod4, client4, 6000, 0)
+	hook.Orig.Dst = netip.AddrPortFrom(pod4, 10942)
+	fill(t, n, func(yield func(netlab.Flow) bool) { _ = yield(app) && yield(hook) })
+	w := watch(t, newReader(n), Target{Addresses: []netip.Addr{pod4}})
+	counts(t, w, 2, 0, 0)
+	unknown := Socket{Local: netip.AddrPortFrom(pod4, 10942), Peer: netip.AddrPortFrom(client4, 7000)}
+	report := SocketReport{Own: []uint16{10942}, Sockets: []Socket{
+		{Local: app.Orig.Dst, Peer: app.Orig.Src}, {Local: hook.Orig.Dst, Peer: hook.Orig.Src}, unknown,
+	}}
+	report.At = time.Now()
+	w.Report(report)
+	if c := w.Counts(); c.Open != 1 || c.ReportsPending || c.Source != FromConntrack {
+		t.Errorf("%+v, want the application's session alone", c)
+	}
+	// It holds for reports of others too.
+	report.Own, report.At = nil, time.Now()
+	w.Report(report)
+	if c := w.Counts(); c.Open != 1 || c.ReportsPending {
+		t.Errorf("%+v after a report of another one, want the application's session alone", c)
+	}
+}
+
 // P30: a lost session that no socket has is over; one that has a socket is lost.
 func TestP30SocketsDecideOnLostSessions(t *testing.T) {
 	t.Parallel()

@@ -197,7 +197,7 @@ func (w *Watch) relevant(k *kept, server bool) bool {
 		return false
 	}
 	if server {
-		return t.Direction.inbound() && (w.serves(k.local.Port()) || w.redirected(k))
+		return t.Direction.inbound() && !slices.Contains(w.report.own, k.local.Port()) && (w.serves(k.local.Port()) || w.redirected(k))
 	}
 	if !t.Direction.outbound() {
 		return false
