@@ -43,7 +43,8 @@ type SocketReport struct {
 	// never judged by its local port, because a mesh redirects.
 	BlindPorts []uint16
 	// Own are ports that the reporter itself listens on: what comes to them is no
-	// session of the target, neither as a socket nor as an entry, from then on.
+	// session of the target, neither as a socket nor as an entry, from then on. They
+	// are taken in from an old report too.
 	Own []uint16
 }
 
@@ -73,16 +74,16 @@ func (w *Watch) Report(r SocketReport) {
 	w.reader.mu.Lock()
 	defer w.reader.mu.Unlock()
 	now := time.Now()
-	if w.closed || !r.At.After(w.report.at) {
-		return
-	}
-	previous := w.report.at
-	w.report.at = r.At
 	for _, port := range r.Own {
 		if !slices.Contains(w.report.own, port) {
 			w.report.own = append(w.report.own, port)
 		}
 	}
+	if w.closed || !r.At.After(w.report.at) {
+		return
+	}
+	previous := w.report.at
+	w.report.at = r.At
 	if w.report.first.IsZero() {
 		w.report.first = r.At
 	}

@@ -30,6 +30,9 @@ type drain struct {
 	// runs any more.
 	released, ended chan struct{}
 
+	// sockets are those of the pod, as far as its hooks tell.
+	sockets sockets
+
 	mu       sync.Mutex
 	pod      *corev1.Pod
 	settings lifecycle.Settings
@@ -250,24 +253,29 @@ func (d *drain) now() state {
 	return d.state
 }
 
-// await blocks until the drain is released, but not for longer than wait or ctx,
-// and returns the answer for a hook.
-func (d *drain) await(ctx context.Context, wait time.Duration) lifecycle.DrainAnswer {
+// await blocks until the drain is released or a look is asked for, but not for
+// longer than wait or ctx, and returns the answer for a hook.
+func (d *drain) await(ctx context.Context, wait time.Duration, look <-chan struct{}) lifecycle.DrainAnswer {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
+	asked := false
 	select {
 	case <-d.released:
+	case <-look:
+		asked = true
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return d.answer(time.Now())
+	answer := d.answer(time.Now())
+	answer.Look = asked && !answer.Released()
+	return answer
 }
 
 func (d *drain) answer(now time.Time) lifecycle.DrainAnswer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := d.state.counts
-	a := lifecycle.DrainAnswer{Phase: d.state.phase.String(), Reason: d.state.reason, Source: c.Source.String()}
+	a := lifecycle.DrainAnswer{Phase: d.state.phase.String(), Reason: d.state.reason, Source: c.Source.String(), Mark: marks.mark(now)}
 	// A deadline by a grace period that is not certain yet would bind the hook.
 	if d.confirmed {
 		left := max(0, d.deadline.Sub(now)).Seconds()

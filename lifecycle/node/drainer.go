@@ -35,6 +35,7 @@ type drainer struct {
 	own       func() ([]netip.Addr, error)
 	events    events
 	tally     *tally
+	blind     *blindness
 }
 
 // drain blocks until the drain is released or ctx ends. Nothing of it runs
@@ -84,6 +85,8 @@ type vigil struct {
 	opens   chan openAnswer
 	watch   watch
 	fault   error
+	looks   looks
+	pending bool // the sockets have not confirmed the counts yet
 	said    bool // by an Event, that the pod waits
 }
 
@@ -127,11 +130,13 @@ func (v *vigil) run(ctx context.Context) {
 		v.prepare(ctx, now)
 		v.handReport()
 		counts := v.counts()
+		v.pending = v.consult(counts, now)
 		o := v.observe(counts, now)
-		decision := lifecycle.Decide(o, now)
+		decision := v.lastLook(lifecycle.Decide(o, now), o, now)
 		if decision.Reason == lifecycle.Drained && o.Policy.Until == lifecycle.UntilSessions {
 			counts = v.ask(ctx, o.Deadline)
 			now = time.Now()
+			v.pending = v.consult(counts, now)
 			o = v.observe(counts, now)
 			decision = lifecycle.Decide(o, now)
 		}
@@ -139,7 +144,7 @@ func (v *vigil) run(ctx context.Context) {
 		if decision.Phase == lifecycle.Released {
 			return
 		}
-		timer.Reset(min(decision.Next.Sub(now), lookEvery))
+		timer.Reset(v.rest(decision.Next, now))
 		select {
 		case <-ctx.Done():
 			return
@@ -164,6 +169,15 @@ func (v *vigil) run(ctx context.Context) {
 			v.opened(a, time.Now())
 		}
 	}
+}
+
+// rest is how long nothing has to be done unless something happens.
+func (v *vigil) rest(next, now time.Time) time.Duration {
+	rest := min(next.Sub(now), lookEvery)
+	if look := v.looks.next; !look.IsZero() {
+		rest = min(rest, look.Sub(now))
+	}
+	return max(0, rest)
 }
 
 func (v *vigil) current() *corev1.Pod {
@@ -226,7 +240,10 @@ func (v *vigil) handReport() {
 		return
 	}
 	if r := v.reports(); r != nil {
-		v.watch.Report(*r)
+		v.watch.Report(v.ready(*r))
+		v.looks.handed(*r, time.Now())
+	} else if own := v.sockets.ownPorts(); len(own) > 0 {
+		v.watch.Report(conntrack.SocketReport{Own: own}) // of a hook that cannot look
 	}
 }
 
@@ -268,6 +285,8 @@ func (v *vigil) targetOf(pod *corev1.Pod) (conntrack.Target, bool) {
 		Ports:       v.asked.Ports,
 		IdleAfter:   v.asked.IdleAfter,
 		ProbedPorts: probed(pod),
+		// Where nothing is tracked, they alone can tell.
+		SocketsReported: v.sockets.reporting(time.Now()),
 	}
 	if len(t.Ports) == 0 {
 		t.Ports = served(v.route.ports, pod)
@@ -375,6 +394,7 @@ func (v *vigil) observe(c conntrack.Counts, now time.Time) lifecycle.Observation
 		Deadline: v.deadline,
 		Policy:   v.settings.Over(v.policy),
 		Known:    c.Known, Blocking: c.Blocking(), Opening: c.Opening, LastNew: c.LastNew,
+		SocketsPending: v.pending,
 		ReleasedByUser: v.by != "",
 		Cancelled:      v.cancelled || v.gone,
 	}
@@ -401,6 +421,7 @@ func (v *vigil) conclude(d lifecycle.Decision, deadline time.Time, c conntrack.C
 	if v.watch != nil && c.Blocking() > 0 && (d.Phase == lifecycle.Released || !v.said) {
 		left = blocking(v.watch.Sessions())
 	}
+	v.blind.saw(c, d.Phase == lifecycle.Released)
 	v.become(state{phase: d.Phase, reason: d.Reason, counts: c, cut: d.Reason == lifecycle.Expired})
 	if d.Phase == lifecycle.Draining && c.Known && c.Blocking() > 0 && !v.said {
 		v.said = true

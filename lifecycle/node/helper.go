@@ -66,6 +66,7 @@ func New(c Config, client kubernetes.Interface, reader *conntrack.Reader, regist
 		own:    func() ([]netip.Addr, error) { return h.own() },
 		events: h.events,
 		tally:  newTally(registry),
+		blind:  newBlindness(c.Logger, registry),
 	}
 	h.drains = newDrains(c, d.drain)
 	pods, err := newPods(client, c.Node, h.drains.changed)

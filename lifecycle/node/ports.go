@@ -38,6 +38,27 @@ func served(listed []port, pod *corev1.Pod) []uint16 {
 	return slices.Compact(numbers)
 }
 
+// sideways are ports of the pod for something else than it serves: those that a
+// container declares beside a served one, and those for metrics. A port that nobody
+// declares is not among them, nor is one of a container of its own: it may be that
+// of a proxy which takes what is meant for a served port.
+func sideways(pod *corev1.Pod, served []uint16) []uint16 {
+	var others []uint16
+	for _, c := range running(pod) {
+		beside := slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool {
+			n, ok := portNumber(p.ContainerPort)
+			return ok && slices.Contains(served, n)
+		})
+		for _, p := range c.Ports {
+			n, ok := portNumber(p.ContainerPort)
+			if ok && (beside || p.Name == metricsPort) && !slices.Contains(served, n) && len(served) > 0 {
+				others = append(others, n)
+			}
+		}
+	}
+	return others
+}
+
 // declared are the ports of the pod's containers and native sidecars.
 func declared(pod *corev1.Pod) []port {
 	var ports []port

@@ -136,6 +136,8 @@ func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, http.StatusServiceUnavailable, lifecycle.DrainAnswer{Message: "this helper is ending"})
 		return
 	}
+	look := d.hear(request, arrived)
+	defer d.sockets.leave(look)
 	wait := min(lifecycle.Seconds(request.WaitSeconds), lifecycle.MaxWait)
 	c := http.NewResponseController(w)
 	// The request is read; now its answer may take its time.
@@ -146,7 +148,7 @@ func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 	ctx, stop := context.WithCancel(r.Context())
 	defer stop()
 	defer context.AfterFunc(s.life, stop)()
-	s.answer(w, http.StatusOK, d.await(ctx, wait))
+	s.answer(w, http.StatusOK, d.await(ctx, wait, look))
 }
 
 func (s *server) answer(w http.ResponseWriter, status int, a lifecycle.DrainAnswer) {
