@@ -5,6 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/conndrain/conndrain/lifecycle"
@@ -13,75 +16,158 @@ import (
 
 const usage = `prestop waits, as a preStop hook, until the last session of its pod has ended.
 
-  lifecycle: {preStop: {exec: {command: [/prestop]}}}
+  prestop [flags]           in the container:
+                            lifecycle: {preStop: {exec: {command: [/prestop]}}}
+  prestop sidecar [flags]   as a native sidecar, for containers that have no file to
+                            execute: lifecycle: {preStop: {httpGet: {path: ` + hook.DrainPath + `,
+                            port: 10942}}}; ` + hook.HealthPath + ` answers probes
 
-Flags, each with an environment variable of the same meaning:
+Each flag has an environment variable of the same meaning, and wins over it:
 
-  --node HOST             CONNDRAIN_NODE, HOST_IP   the node's helper
-                          (default ` + hook.ServiceHost + `)
+  --node HOST             CONNDRAIN_NODE, HOST_IP   the node's helper, with or without
+                          a port (default ` + hook.ServiceHost + `)
   --grace 30s             CONNDRAIN_GRACE           the pod's grace period, for when no
                                                     helper tells
   --fallback-sleep 15s    CONNDRAIN_FALLBACK_SLEEP  the least wait while no helper answers
+  --port 8080,9090        CONNDRAIN_PORT            the pod's ports that count while no
+                                                    helper answers (default: every one;
+                                                    with hostNetwork none)
+  --token-file FILE       CONNDRAIN_TOKEN_FILE      a token that proves which pod asks,
+                                                    for hostNetwork
+  --listen :10942         CONNDRAIN_LISTEN          where the sidecar takes hooks
+  --help, --version
 
-In a container it exits 0 whatever happened, and a flag that makes no sense is
-said and left out. Elsewhere that is exit 2.
+While no helper answers, prestop goes by the pod's own sockets: for at least
+fallback-sleep, and at most until the helper's last word on the deadline, or grace
+less a reserve of a fifth (10s at the most).
+
+Exit: 0 done; 1 the sidecar cannot serve; 2 usage. In Kubernetes (when
+KUBERNETES_SERVICE_HOST is set) a hook exits 0 whatever happened, and a flag or
+variable that makes no sense is said and left out.
 `
 
-// errHelp is returned when only the usage was asked for.
-var errHelp = flag.ErrHelp
+// What was asked for instead of a wait.
+var (
+	errHelp    = flag.ErrHelp
+	errVersion = errors.New("only the version was asked for")
+)
+
+// defaultListen is where a sidecar takes hooks.
+var defaultListen = ":" + strconv.Itoa(lifecycle.SidecarPort)
+
+// command is what a command line and an environment say.
+type command struct {
+	hook.Config
+	sidecar bool
+	listen  string
+}
 
 // parse reads flags and environment; flags win. What is wrong is an error, joined
-// where there is more than one thing, and the rest of the Config stands.
-func parse(args []string, getenv func(string) string, stderr io.Writer) (hook.Config, error) {
-	c := hook.Config{Grace: lifecycle.DefaultGrace, FallbackSleep: lifecycle.DefaultFallbackSleep}
-	var errs []error
-	for _, name := range []string{"HOST_IP", "CONNDRAIN_NODE"} {
-		if v := getenv(name); v != "" {
-			errs = append(errs, setNode(&c, v, name))
-		}
-	}
-	for name, into := range map[string]*time.Duration{
-		"CONNDRAIN_GRACE": &c.Grace, "CONNDRAIN_FALLBACK_SLEEP": &c.FallbackSleep,
-	} {
-		if v := getenv(name); v != "" {
-			errs = append(errs, setDuration(into, v, name))
-		}
+// where there is more than one thing, and the rest of the command stands.
+func parse(args []string, getenv func(string) string) (command, error) {
+	c := command{listen: defaultListen}
+	c.Grace, c.FallbackSleep = lifecycle.DefaultGrace, lifecycle.DefaultFallbackSleep
+	if len(args) > 0 && args[0] == "sidecar" {
+		c.sidecar, args = true, args[1:]
 	}
 	flags := flag.NewFlagSet("prestop", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() {}
-	flags.Func("node", "", func(v string) error { return setNode(&c, v, "--node") })
-	flags.Func("grace", "", func(v string) error { return setDuration(&c.Grace, v, "--grace") })
-	flags.Func("fallback-sleep", "", func(v string) error {
-		return setDuration(&c.FallbackSleep, v, "--fallback-sleep")
-	})
-	err := flags.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		_, _ = io.WriteString(stderr, usage) // there is nobody else to tell
-		return c, errHelp
+	var errs []error
+	set := func(name, v string, set func(string) error) {
+		if err := set(v); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
 	}
-	errs = append(errs, err)
+	for _, o := range c.options() {
+		if v := getenv(o.env); v != "" {
+			set(o.env, v, o.set)
+		}
+		flags.Func(o.flag, "", func(v string) error {
+			set("--"+o.flag, v, o.set)
+			return nil
+		})
+	}
+	if c.HostIP = getenv("HOST_IP"); c.HostIP != "" && c.Node == "" {
+		set("HOST_IP", c.HostIP, c.setNode)
+	}
+	version := flags.Bool("version", false, "")
+	for {
+		err := flags.Parse(args)
+		if errors.Is(err, flag.ErrHelp) {
+			return c, errHelp
+		}
+		if err == nil {
+			break
+		}
+		// What comes after a flag that makes no sense counts all the same.
+		errs = append(errs, err)
+		args = flags.Args()
+	}
+	if *version {
+		return c, errVersion
+	}
 	if flags.NArg() > 0 {
-		errs = append(errs, fmt.Errorf("unknown argument %q: prestop takes flags only", flags.Arg(0)))
+		errs = append(errs, fmt.Errorf("unknown argument %q: there is only 'prestop' and 'prestop sidecar', and flags", flags.Arg(0)))
 	}
 	return c, errors.Join(errs...)
 }
 
-func setNode(c *hook.Config, v, name string) error {
-	changed := *c
-	changed.Node = v
-	if err := changed.Validate(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+// option is one flag and the variable of the same meaning.
+type option struct {
+	flag string
+	env  string
+	set  func(string) error
+}
+
+func (c *command) options() []option {
+	return []option{
+		{"node", "CONNDRAIN_NODE", c.setNode},
+		{"grace", "CONNDRAIN_GRACE", duration(&c.Grace)},
+		{"fallback-sleep", "CONNDRAIN_FALLBACK_SLEEP", duration(&c.FallbackSleep)},
+		{"port", "CONNDRAIN_PORT", c.setPorts},
+		{"token-file", "CONNDRAIN_TOKEN_FILE", func(v string) error { c.TokenFile = v; return nil }},
+		{"listen", "CONNDRAIN_LISTEN", c.setListen},
 	}
-	*c = changed
+}
+
+func (c *command) setNode(v string) error {
+	if err := (hook.Config{Node: v}).Validate(); err != nil {
+		return err
+	}
+	c.Node = v
 	return nil
 }
 
-func setDuration(into *time.Duration, v, name string) error {
-	d, err := time.ParseDuration(v)
-	if err != nil || d <= 0 {
-		return fmt.Errorf("%s %q: use a time such as 30s", name, v)
+func (c *command) setPorts(v string) error {
+	var ports []uint16
+	for text := range strings.SplitSeq(v, ",") {
+		n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 16)
+		if err != nil || n == 0 {
+			return fmt.Errorf("%q: use numbers from 1 to 65535 with commas between", v)
+		}
+		ports = append(ports, uint16(n))
 	}
-	*into = d
+	c.Ports = ports
 	return nil
+}
+
+func (c *command) setListen(v string) error {
+	_, port, err := net.SplitHostPort(v)
+	if n, numberErr := strconv.ParseUint(port, 10, 16); err != nil || numberErr != nil || n == 0 {
+		return fmt.Errorf("%q: use an address and a port such as %s", v, defaultListen)
+	}
+	c.listen = v
+	return nil
+}
+
+func duration(into *time.Duration) func(string) error {
+	return func(v string) error {
+		d, err := time.ParseDuration(v)
+		if err != nil || d <= 0 {
+			return fmt.Errorf("%q: use a time such as 30s", v)
+		}
+		*into = d
+		return nil
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -25,31 +26,52 @@ func run() int {
 	defer stop()
 	// A second signal ends the process even if the first one's way out hangs.
 	context.AfterFunc(ctx, stop)
-	return execute(ctx, os.Args[1:], os.Getenv, os.Stderr)
+	return execute(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 }
 
-// What the process says by its exit code. In a container it is always 0: a hook
-// that fails hides what it did in an Event, and does not hold the pod.
+// What the process says by its exit code. As a hook in a container it is always 0: a
+// hook that fails hides what it did in an Event, and does not hold the pod.
 const (
 	codeDone  = 0
+	codeError = 1
 	codeUsage = 2
 )
 
-// execute waits as the arguments and the environment say and returns the exit code.
-func execute(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) int {
+// execute waits or serves as the arguments and the environment say and returns the
+// exit code.
+func execute(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	c, err := parse(args, getenv, stderr)
-	if errors.Is(err, errHelp) {
-		return codeDone
-	}
-	if err != nil && getenv("KUBERNETES_SERVICE_HOST") == "" {
+	c, err := parse(args, getenv)
+	switch {
+	case errors.Is(err, errHelp):
+		return written(io.WriteString(stdout, usage))
+	case errors.Is(err, errVersion):
+		return written(fmt.Fprintln(stdout, "prestop", version))
+	case err != nil && getenv("KUBERNETES_SERVICE_HOST") == "":
 		fmt.Fprintf(stderr, "prestop: %v\n'prestop --help' says how it is used.\n", err)
 		return codeUsage
-	}
-	if err != nil {
+	case err != nil:
 		log.Error("goes on with what could be read", "err", err)
 	}
 	c.Version, c.Logger = version, log
-	hook.Wait(ctx, c)
+	if !c.sidecar {
+		hook.Wait(ctx, c.Config)
+		return codeDone
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", c.listen)
+	if err == nil {
+		err = hook.Serve(ctx, c.Config, l)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "prestop: %v\n", err)
+		return codeError
+	}
+	return codeDone
+}
+
+func written(_ int, err error) int {
+	if err != nil {
+		return codeError
+	}
 	return codeDone
 }

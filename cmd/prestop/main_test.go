@@ -2,15 +2,19 @@ package main
 
 import (
 	"bytes"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/conndrain/conndrain/lifecycle"
 	"github.com/conndrain/conndrain/lifecycle/hook"
 )
 
@@ -45,11 +49,13 @@ func TestParse(t *testing.T) {
 		{"flags win", "--node 10.0.0.3", env("CONNDRAIN_NODE", "10.0.0.2"), read{"10.0.0.3", 30 * s, 15 * s}, ""},
 		{"what can be read stands", "--grace soon", env("HOST_IP", "10.0.0.1", "CONNDRAIN_FALLBACK_SLEEP", "-1s"), read{"10.0.0.1", 30 * s, 15 * s}, "CONNDRAIN_FALLBACK_SLEEP"},
 		{"an unknown flag", "--shell", env(), read{"", 30 * s, 15 * s}, "shell"},
+		{"what comes after it stands", "--shell --grace 60s", env(), read{"", 60 * s, 15 * s}, "shell"},
+		{"two mistakes", "--grace soon --shell", env(), read{"", 30 * s, 15 * s}, "shell"},
 		{"an argument", "now", env(), read{"", 30 * s, 15 * s}, `"now"`},
 		{"a bad node", "--node host:port", env("HOST_IP", "10.0.0.1"), read{"10.0.0.1", 30 * s, 15 * s}, "1 to 65535"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, err := parse(strings.Fields(tc.args), tc.env, &bytes.Buffer{})
+			c, err := parse(strings.Fields(tc.args), tc.env)
 			if diff := cmp.Diff(tc.want, read{c.Node, c.Grace, c.FallbackSleep}); diff != "" {
 				t.Errorf("config (-want +got):\n%s", diff)
 			}
@@ -60,9 +66,45 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestParseTheRest(t *testing.T) {
+	type read struct {
+		HostIP, Node, Token, Listen string
+		Ports                       []uint16
+		Sidecar                     bool
+	}
+	for _, tc := range []struct {
+		name string
+		args string
+		env  func(string) string
+		want read
+		err  string
+	}{
+		{"nothing", "", env(), read{Listen: ":10942"}, ""},
+		{"flags", "--port 8080,9090 --token-file /t", env(), read{Token: "/t", Listen: ":10942", Ports: []uint16{8080, 9090}}, ""},
+		{"environment", "", env("CONNDRAIN_PORT", "80", "CONNDRAIN_TOKEN_FILE", "/t", "CONNDRAIN_LISTEN", "[::1]:99"), read{Token: "/t", Listen: "[::1]:99", Ports: []uint16{80}}, ""},
+		{"the node's address beside its helper", "--node other", env("HOST_IP", "10.0.0.1", "CONNDRAIN_NODE", "host:99"), read{HostIP: "10.0.0.1", Node: "other", Listen: ":10942"}, ""},
+		{"sidecar", "sidecar --listen :99", env(), read{Sidecar: true, Listen: ":99"}, ""},
+		{"a bad port", "--port 8080,http", env(), read{Listen: ":10942"}, "1 to 65535"},
+		{"port zero", "", env("CONNDRAIN_PORT", "0"), read{Listen: ":10942"}, "CONNDRAIN_PORT"},
+		{"a bad address", "sidecar --listen 99999", env(), read{Sidecar: true, Listen: ":10942"}, "--listen"},
+		{"sidecar, and something else", "sidecar now", env(), read{Sidecar: true, Listen: ":10942"}, `"now"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, err := parse(strings.Fields(tc.args), tc.env)
+			got := read{c.HostIP, c.Node, c.TokenFile, c.listen, c.Ports, c.sidecar}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("command (-want +got):\n%s", diff)
+			}
+			if (err == nil) != (tc.err == "") || (err != nil && !strings.Contains(err.Error(), tc.err)) {
+				t.Errorf("error %v, want one that says %q", err, tc.err)
+			}
+		})
+	}
+}
+
 func TestUsageOutsideOfKubernetes(t *testing.T) {
 	var stderr bytes.Buffer
-	if code := execute(t.Context(), []string{"--grace", "soon"}, env(), &stderr); code != codeUsage {
+	if code := execute(t.Context(), []string{"--grace", "soon"}, env(), io.Discard, &stderr); code != codeUsage {
 		t.Errorf("exit %d, want %d", code, codeUsage)
 	}
 	if !strings.Contains(stderr.String(), "--grace") {
@@ -75,7 +117,7 @@ func TestMistakeInAContainer(t *testing.T) {
 	var stderr bytes.Buffer
 	begin := time.Now()
 	code := execute(t.Context(), []string{"--grace", "soon"},
-		env("KUBERNETES_SERVICE_HOST", "10.96.0.1", "HOST_IP", "127.0.0.1:1", "CONNDRAIN_GRACE", "2s"), &stderr)
+		env("KUBERNETES_SERVICE_HOST", "10.96.0.1", "HOST_IP", "127.0.0.1:1", "CONNDRAIN_GRACE", "2s"), io.Discard, &stderr)
 	if code != codeDone {
 		t.Errorf("exit %d, want 0", code)
 	}
@@ -88,14 +130,41 @@ func TestMistakeInAContainer(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	var stderr bytes.Buffer
-	if code := execute(t.Context(), []string{"--help"}, env(), &stderr); code != codeDone {
+	var stdout bytes.Buffer
+	if code := execute(t.Context(), []string{"--help"}, env(), &stdout, io.Discard); code != codeDone {
 		t.Errorf("exit %d", code)
 	}
-	for _, word := range []string{"--node", "--grace", "--fallback-sleep", "HOST_IP", hook.ServiceHost} {
-		if !strings.Contains(stderr.String(), word) {
+	words := []string{"HOST_IP", hook.ServiceHost, hook.DrainPath, hook.HealthPath, strconv.Itoa(lifecycle.SidecarPort)}
+	for _, o := range new(command).options() {
+		words = append(words, "--"+o.flag, o.env)
+	}
+	for _, word := range words {
+		if !strings.Contains(stdout.String(), word) {
 			t.Errorf("the usage does not name %s", word)
 		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var stdout bytes.Buffer
+	if code := execute(t.Context(), []string{"--version"}, env(), &stdout, io.Discard); code != codeDone || stdout.String() != "prestop "+version+"\n" {
+		t.Errorf("exit %d, %q", code, &stdout)
+	}
+}
+
+// A sidecar whose port is taken says so.
+func TestSidecarWithoutAPort(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var stderr bytes.Buffer
+	if code := execute(t.Context(), []string{"sidecar", "--listen", l.Addr().String()}, env(), io.Discard, &stderr); code != codeError {
+		t.Errorf("exit %d, want %d", code, codeError)
+	}
+	if !strings.Contains(stderr.String(), "address already in use") {
+		t.Errorf("said %q", &stderr)
 	}
 }
 

@@ -55,6 +55,18 @@ func (l Look) Counted(s Scope) []Socket { return l.scoped(s, false) }
 // way.
 func (l Look) Local(s Scope) []Socket { return l.scoped(s, true) }
 
+// Live returns all sockets of the look in which a connection can still lose data,
+// whoever began it and whatever its port and peer are.
+func (l Look) Live() []Socket {
+	var live []Socket
+	for _, k := range l.Sockets {
+		if k.live() {
+			live = append(live, k)
+		}
+	}
+	return live
+}
+
 func (l Look) scoped(s Scope, own bool) []Socket {
 	addresses := make([]netip.Addr, len(s.Addresses))
 	for i, a := range s.Addresses {

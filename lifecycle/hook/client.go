@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/conndrain/conndrain/lifecycle"
 )
@@ -18,8 +21,8 @@ import (
 const (
 	connectTimeout = time.Second
 	// answerMargin is how much longer than asked for an answer may take before the
-	// helper is taken for one that hangs.
-	answerMargin = 2 * time.Second
+	// helper is taken for one that hangs. The fallback begins within two seconds.
+	answerMargin = 1500 * time.Millisecond
 	maxAnswer    = 64 << 10
 )
 
@@ -39,8 +42,10 @@ func (r refusal) Error() string {
 
 // client asks one helper. It is safe for concurrent use.
 type client struct {
-	url  string
-	http *http.Client
+	url   string
+	token string // a file, or nothing
+	http  *http.Client
+	log   *slog.Logger
 }
 
 // newTransport connects to a helper. No proxy of the pod's environment is used.
@@ -52,10 +57,13 @@ func newTransport() http.RoundTripper {
 	}
 }
 
-// newClient asks the helper at a host:port.
-func newClient(address string, transport http.RoundTripper) client {
+// newClient asks the helper at a host:port, with the token in a file if there is
+// one.
+func newClient(address, tokenFile string, transport http.RoundTripper, log *slog.Logger) client {
 	return client{
-		url: "http://" + address + lifecycle.DrainPath,
+		url:   "http://" + address + lifecycle.DrainPath,
+		token: tokenFile,
+		log:   log,
 		http: &http.Client{
 			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -79,6 +87,7 @@ func (c client) ask(ctx context.Context, r lifecycle.DrainRequest) (lifecycle.Dr
 		return answer, fmt.Errorf("make request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	c.authorize(req)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return answer, fmt.Errorf("ask helper: %w", err)
@@ -92,12 +101,34 @@ func (c client) ask(ctx context.Context, r lifecycle.DrainRequest) (lifecycle.Dr
 		return answer, fmt.Errorf("read answer: %w", err)
 	}
 	if err := json.Unmarshal(b, &answer); err != nil {
-		return answer, fmt.Errorf("read answer of status %s: %w", resp.Status, err)
+		return lifecycle.DrainAnswer{}, fmt.Errorf("read answer of status %s: %w", resp.Status, err)
 	}
 	if resp.StatusCode != http.StatusOK || answer.Phase == "" {
 		return answer, refusal{resp.Status, answer.Message}
 	}
 	return answer, nil
+}
+
+// maxToken is longer than any token of a service account.
+const maxToken = 16 << 10
+
+// authorize adds the token. The kubelet replaces the file from time to time.
+func (c client) authorize(req *http.Request) {
+	if c.token == "" {
+		return
+	}
+	f, err := os.Open(c.token)
+	if err != nil {
+		c.log.Warn("asks without a token", "err", err)
+		return
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxToken))
+	if token := strings.TrimSpace(string(b)); err == nil && token != "" && !strings.ContainsFunc(token, unicode.IsControl) {
+		req.Header.Set("Authorization", "Bearer "+token)
+		return
+	}
+	c.log.Warn("asks without a token: there is none in the file", "file", c.token, "err", err)
 }
 
 // close lets go of the connection.

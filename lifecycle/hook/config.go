@@ -23,10 +23,20 @@ const ServiceHost = "conndrain-node.conndrain-system"
 type Config struct {
 	// Node is the helper's host, with or without a port; empty means ServiceHost.
 	Node string
+	// HostIP is the node's address, if it is known beside Node.
+	HostIP string
 	// Grace is the pod's grace period, for when no helper ever tells a deadline.
 	Grace time.Duration
 	// FallbackSleep is the least wait without a helper.
 	FallbackSleep time.Duration
+	// Ports are the local ports that count while no helper answers; empty means every
+	// port that somebody listens on. On the node's own network nothing else counts.
+	Ports []uint16
+	// Serves are ports that the hook itself listens on, which never count.
+	Serves []uint16
+	// TokenFile holds a token that proves which pod asks, for pods on the node's own
+	// network; it is read for each request. Empty means none.
+	TokenFile string
 	// Version is told to the helper.
 	Version string
 	// Logger gets what happens; nil discards it.
@@ -72,6 +82,11 @@ func (c Config) Validate() error {
 	if c.FallbackSleep < 0 {
 		errs = append(errs, fmt.Errorf("fallback-sleep %s is negative", c.FallbackSleep))
 	}
+	for _, p := range c.Ports {
+		if p == 0 {
+			errs = append(errs, errors.New("port 0 is out of range: use 1 to 65535"))
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -85,9 +100,17 @@ func helperAddress(node string) (string, error) {
 		}
 		return node, nil
 	}
-	host := strings.TrimSuffix(strings.TrimPrefix(node, "["), "]")
+	host := hostOf(node)
 	if host == "" || strings.ContainsAny(host, "[]/ ") {
 		return "", fmt.Errorf("node %q: use a host name or an address", node)
 	}
 	return net.JoinHostPort(host, strconv.Itoa(lifecycle.APIPort)), nil
+}
+
+// hostOf is a node without its port and brackets.
+func hostOf(node string) string {
+	if host, _, err := net.SplitHostPort(node); err == nil {
+		return host
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(node, "["), "]")
 }

@@ -2,30 +2,99 @@ package hook
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/conndrain/conndrain/conntrack/sockdiag"
+	"github.com/conndrain/conndrain/lifecycle"
 )
 
-// lookTimeout is how long the kernel may take to list the pod's sockets.
-const lookTimeout = time.Second
+const (
+	// lookTimeout is how long the kernel may take to list the pod's sockets.
+	lookTimeout = time.Second
+	// lookAtMost is the least pause between two looks, and lookShare the share of
+	// time that they may take: 1/20, whatever a helper asks for.
+	lookAtMost = 25 * time.Millisecond
+	lookShare  = 20
+)
 
-// sessions counts the live sessions among the pod's own sockets. known is false
-// where the kernel does not tell: that is not none.
-func (w *waiter) sessions(ctx context.Context) (open int, known bool) {
+// view is what a hook has seen of the sockets of its network namespace.
+type view struct {
+	take func(context.Context) (sockdiag.Look, error)
+	// own are ports that the hook itself listens on.
+	own []uint16
+	// listened are all ports that some socket was seen to listen on: a server that
+	// has stopped to listen goes on with what it has accepted.
+	listened []uint16
+	// next is when another look can be afforded.
+	next time.Time
+	// host is set where the namespace is the node's: then its sockets are not the
+	// pod's, and only ports that were named tell of it. node is the node's address.
+	host bool
+	node netip.Addr
+	// unknown is why the last look failed, or nil.
+	unknown error
+}
+
+// look takes a look. It blocks for lookTimeout at the most. ok is false where the
+// kernel does not tell: that is not none.
+func (v *view) look(ctx context.Context) (look sockdiag.Look, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	look, err := w.look(ctx)
-	if err != nil {
-		w.Logger.Debug("the pod's sockets are unknown", "err", err)
-		return 0, false
+	began := time.Now()
+	look, v.unknown = v.take(ctx)
+	v.next = began.Add(max(lookAtMost, min(lookShare*time.Since(began), time.Second)))
+	if v.unknown != nil {
+		return look, false
 	}
-	// A server that has stopped to listen goes on with what it has accepted.
 	for _, port := range look.Listening {
-		if !slices.Contains(w.served, port) {
-			w.served = append(w.served, port)
+		if !slices.Contains(v.listened, port) {
+			v.listened = append(v.listened, port)
 		}
 	}
-	return len(look.Counted(sockdiag.Scope{Listened: w.served})), true
+	// No pod but one with the node's network has the node's address.
+	v.host = v.host || v.node.IsValid() && !v.node.IsLoopback() && slices.Contains(look.Own, v.node)
+	return look, true
+}
+
+// scope is what counts as inbound: on the named ports, or on every port that
+// somebody listens on.
+func (v *view) scope(ports []uint16) sockdiag.Scope {
+	return sockdiag.Scope{Ports: ports, Listened: v.listened, Except: v.own}
+}
+
+// report is a look for the helper, or nil where there is none to be had. after is
+// the mark of the last answer.
+func (v *view) report(ctx context.Context, after string) *lifecycle.SocketList {
+	look, ok := v.look(ctx)
+	if !ok || v.host {
+		return nil
+	}
+	counted := look.Counted(v.scope(nil))
+	inbound := make(map[sockdiag.Socket]bool, len(counted))
+	var in, other []lifecycle.Socket
+	for _, s := range counted {
+		inbound[s] = true
+		in = append(in, lifecycle.Socket{Local: s.Local, Peer: s.Peer})
+	}
+	for _, s := range look.Live() {
+		// The node knows nothing of loopback.
+		if inbound[s] || s.Peer.Addr().IsLoopback() || slices.Contains(v.own, s.Local.Port()) {
+			continue
+		}
+		other = append(other, lifecycle.Socket{Local: s.Local, Peer: s.Peer})
+	}
+	l := lifecycle.NewSocketList(in, other)
+	l.Mark, l.AgeSeconds = after, time.Since(look.At).Seconds()
+	return &l
+}
+
+// sessions counts the live ones. known is false where the sockets do not tell.
+func (v *view) sessions(ctx context.Context, ports []uint16) (open int, known bool) {
+	look, ok := v.look(ctx)
+	if !ok || v.host && len(ports) == 0 {
+		return 0, false
+	}
+	return len(look.Counted(v.scope(ports))), true
 }

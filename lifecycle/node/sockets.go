@@ -59,8 +59,8 @@ const (
 // while that is held; nil where it does not report. leave has to be called.
 func (d *drain) hear(r lifecycle.DrainRequest, arrived time.Time) <-chan struct{} {
 	d.sockets.serves(r.Serves)
-	if r.Sockets == nil {
-		return nil
+	if r.Sockets == nil || d.onHostNetwork() {
+		return nil // those of the node are not the pod's
 	}
 	at := arrived.Add(-lifecycle.Seconds(r.Sockets.AgeSeconds) - unmarkedSlack)
 	if proven, ok := marks.moment(r.Sockets.Mark, arrived); ok {
@@ -74,6 +74,12 @@ func (d *drain) hear(r lifecycle.DrainRequest, arrived time.Time) <-chan struct{
 		Truncated: r.Sockets.Truncated,
 	})
 	return look
+}
+
+func (d *drain) onHostNetwork() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pod.Spec.HostNetwork
 }
 
 func fromWire(all []lifecycle.Socket) []conntrack.Socket {

@@ -1,0 +1,169 @@
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// DrainPath and HealthPath are what a sidecar serves: a kubelet's httpGet hooks,
+// and its probes.
+const (
+	DrainPath  = "/drain"
+	HealthPath = "/healthz"
+)
+
+const (
+	sidecarHeaderTimeout = 5 * time.Second
+	sidecarMaxHeader     = 8 << 10
+	// maxHooks is how many hooks are held at once; a pod has one for each container.
+	maxHooks = 256
+	// sidecarStop is how long answers may take to leave at the end.
+	sidecarStop = 2 * time.Second
+)
+
+// Serve takes a kubelet's httpGet hooks on the listener, for all containers of the
+// pod: each is held until the pod may end, as Wait says, and any number of them at
+// once are one wait. The kubelet ignores the status of the answer.
+//
+// It blocks until ctx ends, which is SIGTERM. A native sidecar gets that only after
+// the other containers have ended, and is then done at once; hooks that are still
+// held are held on, until they are released or their caller gives up. It keeps
+// nothing between two waits: what a helper has decided it remembers itself, and a
+// container that was restarted without a deletion may be deleted later.
+func Serve(ctx context.Context, c Config, l net.Listener) error {
+	c.Defaults()
+	if a, ok := l.Addr().(*net.TCPAddr); ok {
+		c.Serves = append(c.Serves, a.AddrPort().Port())
+	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s := &sidecar{config: c, life: life, idle: make(chan struct{}, 1)}
+	defer func() {
+		stop()
+		s.rounds.Wait()
+	}()
+	server := &http.Server{
+		Handler:           s.handler(),
+		ReadHeaderTimeout: sidecarHeaderTimeout,
+		ReadTimeout:       sidecarHeaderTimeout,
+		MaxHeaderBytes:    sidecarMaxHeader,
+		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	c.Logger.Info("serving hooks", "address", l.Addr().String(), "version", c.Version)
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve hooks: %w", err)
+	case <-ctx.Done():
+	}
+	s.awaitIdle()
+	last, cancel := context.WithTimeout(life, sidecarStop)
+	defer cancel()
+	err := server.Shutdown(last)
+	if err != nil {
+		err = server.Close()
+	}
+	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
+	return err
+}
+
+// sidecar holds hooks. It is safe for concurrent use.
+type sidecar struct {
+	config Config
+	// life ends with the sidecar.
+	life   context.Context
+	rounds sync.WaitGroup
+	// idle receives when the last hook has left.
+	idle chan struct{}
+
+	mu   sync.Mutex
+	held int
+	now  *round // nil between two waits
+}
+
+// round is one wait, for any number of hooks.
+type round struct {
+	ended  chan struct{}
+	result Result // once it has ended
+}
+
+func (s *sidecar) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+HealthPath, func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET "+DrainPath, s.drain)
+	return mux
+}
+
+func (s *sidecar) drain(w http.ResponseWriter, r *http.Request) {
+	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
+		s.config.Logger.Debug("set deadline", "err", err)
+	}
+	round, ok := s.join()
+	if !ok {
+		http.Error(w, "too many hooks at once", http.StatusServiceUnavailable)
+		return
+	}
+	defer s.leave()
+	select {
+	case <-round.ended:
+		fmt.Fprintf(w, "%s after %.1f s\n", round.result.Reason, round.result.Waited.Seconds())
+	case <-r.Context().Done():
+		// The wait goes on: a kubelet that was restarted asks again.
+	}
+}
+
+// join returns the wait that goes on, and begins one where there is none.
+func (s *sidecar) join() (*round, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held >= maxHooks {
+		return nil, false
+	}
+	s.held++
+	if s.now != nil {
+		return s.now, true
+	}
+	r := &round{ended: make(chan struct{})}
+	s.now = r
+	s.rounds.Go(func() {
+		r.result = Wait(s.life, s.config)
+		s.mu.Lock()
+		s.now = nil
+		s.mu.Unlock()
+		close(r.ended)
+	})
+	return r, true
+}
+
+func (s *sidecar) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held--; s.held > 0 {
+		return
+	}
+	select {
+	case s.idle <- struct{}{}:
+	default:
+	}
+}
+
+// awaitIdle blocks until no hook is held.
+func (s *sidecar) awaitIdle() {
+	for {
+		s.mu.Lock()
+		held := s.held
+		s.mu.Unlock()
+		if held == 0 {
+			return
+		}
+		<-s.idle
+	}
+}
