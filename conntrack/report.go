@@ -87,14 +87,7 @@ func (w *Watch) Report(r SocketReport) {
 	if w.report.first.IsZero() {
 		w.report.first = r.At
 	}
-	byPeer := make(map[netip.AddrPort][]*kept)
-	for _, h := range w.hosts {
-		for _, k := range h.sessions {
-			if k.proto == TCP && k.server(w.target.Ports) {
-				byPeer[k.remote] = append(byPeer[k.remote], k)
-			}
-		}
-	}
+	byPeer := w.byPeer()
 	blind := make(map[Socket]time.Time)
 	seen := make(map[*kept]bool)
 	for _, s := range r.Local {
@@ -147,6 +140,54 @@ func (w *Watch) Report(r SocketReport) {
 		}
 	}
 	w.notify()
+}
+
+// Unreported says that nobody reports the server's sockets any more. Sessions that
+// have entries are then judged by them alone again, because nobody is left to tell
+// that their sockets have gone. What only sockets have shown stays: nothing tells
+// its end.
+func (w *Watch) Unreported() {
+	w.reader.mu.Lock()
+	defer w.reader.mu.Unlock()
+	for _, h := range w.hosts {
+		for _, k := range h.sessions {
+			k.socket, k.without = time.Time{}, time.Time{}
+		}
+	}
+	w.notify()
+}
+
+// byPeer are the sessions that sockets can belong to, by the client's end.
+func (w *Watch) byPeer() map[netip.AddrPort][]*kept {
+	byPeer := make(map[netip.AddrPort][]*kept)
+	for _, h := range w.hosts {
+		for _, k := range h.sessions {
+			if k.proto == TCP && k.server(w.target.Ports) {
+				byPeer[k.remote] = append(byPeer[k.remote], k)
+			}
+		}
+	}
+	return byPeer
+}
+
+// explain joins sockets of the last report with entries that came to be known after
+// it, such as those of the first snapshot: they are not blind, and nobody may be
+// left to report them again.
+func (w *Watch) explain() {
+	if !w.report.pending() {
+		return
+	}
+	byPeer := w.byPeer()
+	for s, first := range w.report.blind {
+		known := byPeer[s.Peer]
+		if len(known) == 0 || w.report.at.Sub(first) >= blindAfter {
+			continue
+		}
+		delete(w.report.blind, s)
+		if k := w.belongs(s, known); k != nil {
+			k.socket, k.without = w.report.at, time.Time{}
+		}
+	}
 }
 
 // belongs returns the session among those with the socket's peer that the socket

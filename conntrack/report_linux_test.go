@@ -76,6 +76,52 @@ func TestBlindPorts(t *testing.T) {
 	counts(t, w, 1, 0, 0)
 }
 
+// A socket whose entry comes to be known after the report is not blind, without
+// another report.
+func TestReportBeforeItsEntry(t *testing.T) {
+	t.Parallel()
+	n := newNamespace(t)
+	must(t, n.Track())
+	app := inboundFlow(pod4, client4, 5000, 0)
+	w := watch(t, newReader(n), Target{Addresses: []netip.Addr{pod4}})
+	w.Report(SocketReport{At: time.Now(), Sockets: []Socket{{Local: app.Orig.Dst, Peer: app.Orig.Src}}})
+	if c := w.Counts(); !c.ReportsPending || c.Open != 0 {
+		t.Errorf("%+v, want a socket that is possibly blind", c)
+	}
+	fill(t, n, func(yield func(netlab.Flow) bool) { yield(app) })
+	eventually(t, "its entry explains it", func() bool {
+		c := w.Counts()
+		return c.Open == 1 && !c.ReportsPending && c.Source == FromConntrack
+	})
+}
+
+// When nobody reports any more, a session whose entry is over is over, and one that
+// only sockets have shown stays.
+func TestUnreported(t *testing.T) {
+	t.Parallel()
+	n := newNamespace(t)
+	must(t, n.Track())
+	app := inboundFlow(pod4, client4, 5000, 0)
+	fill(t, n, func(yield func(netlab.Flow) bool) { yield(app) })
+	w := watch(t, newReader(n), Target{Addresses: []netip.Addr{pod4}})
+	sockets := []Socket{
+		{Local: app.Orig.Dst, Peer: app.Orig.Src},
+		{Local: app.Orig.Dst, Peer: netip.AddrPortFrom(client4, 6000)},
+	}
+	eventually(t, "one of the sockets is blind", func() bool {
+		w.Report(SocketReport{At: time.Now(), Sockets: sockets})
+		return w.Counts().Open == 2
+	})
+	must(t, netlab.Delete(n, app))
+	over := app
+	over.TCPState = netlab.TCPTimeWait
+	fill(t, n, func(yield func(netlab.Flow) bool) { yield(over) })
+	w.Report(SocketReport{At: time.Now(), Sockets: sockets})
+	counts(t, w, 2, 0, 0)
+	w.Unreported()
+	counts(t, w, 1, 0, 0)
+}
+
 // P4: what comes to the reporter's own ports is no session, whether conntrack
 // knows of it or not.
 func TestP4OwnPortsDoNotCount(t *testing.T) {

@@ -82,6 +82,7 @@ func (w *Watch) Counts() Counts {
 // countNow judges the sessions. The reader's mutex is held.
 func (w *Watch) countNow() Counts {
 	now := time.Now()
+	w.explain()
 	c := Counts{Known: !w.unheard()}
 	w.each(now, func(k *kept, state State, held, _ bool) {
 		c.add(k, state, now)

@@ -81,6 +81,13 @@ func (n *Namespace) Redirect(port, to uint16) error {
 	})
 }
 
+// Drop lets no TCP packet for a port of n in, as a network policy does.
+func (n *Namespace) Drop(port uint16) error {
+	return n.rules("drop", func(add func(chain, ...expr.Any)) {
+		add(input, join(matchPort(unix.IPPROTO_TCP, port), &expr.Verdict{Kind: expr.VerdictDrop})...)
+	})
+}
+
 // Masquerade gives packets from src to dst the address of the link on which
 // they leave n. An invalid prefix matches every address.
 func (n *Namespace) Masquerade(src, dst netip.Prefix) error {

@@ -21,6 +21,7 @@ type watch interface {
 	Confirm(context.Context) (conntrack.Counts, error)
 	Sessions() []conntrack.Session
 	Report(conntrack.SocketReport)
+	Unreported()
 	Err() error
 	Close() error
 }

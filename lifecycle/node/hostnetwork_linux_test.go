@@ -46,7 +46,7 @@ func (s *scene) askFrom(ns *netlab.Namespace, token string, r lifecycle.DrainReq
 // with a token that proves it; never for all that the node has open.
 func TestP13HostNetwork(t *testing.T) {
 	t.Parallel()
-	s := prepareScene(t, func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].ContainerPort = 8443 }, func(c *Config) { c.Policy = quick })
+	s := prepareScene(t, netlab.LabOptions{}, func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].ContainerPort = 8443 }, func(c *Config) { c.Policy = quick })
 	// The pod that is there keeps its own address, beside one that has the node's.
 	host := newPod(s.lab, "uid-9")
 	host.Name, host.Spec.HostNetwork = "proxy-1", true
@@ -88,8 +88,8 @@ func TestP13HostNetwork(t *testing.T) {
 	host.DeletionTimestamp, host.DeletionGracePeriodSeconds = &now, &grace
 	_, err = pods.Update(t.Context(), host, metav1.UpdateOptions{})
 	must(t, err)
-	own := s.connectTo(s.lab.Node, netip.AddrPortFrom(s.lab.NodeAddr, 8443))
-	others := s.connectTo(s.lab.Node, netip.AddrPortFrom(s.lab.NodeAddr, 9443))
+	own := s.serveAndConnect(s.lab.Node, netip.AddrPortFrom(s.lab.NodeAddr, 8443))
+	others := s.serveAndConnect(s.lab.Node, netip.AddrPortFrom(s.lab.NodeAddr, 9443))
 	var a lifecycle.DrainAnswer
 	hostReaches := func(phase lifecycle.Phase, open int) {
 		t.Helper()
@@ -143,16 +143,11 @@ func (s *scene) drainOf(uid string) *drain {
 	return nil
 }
 
-// connectTo is a client's connection to a server that listens in a namespace.
-func (s *scene) connectTo(ns *netlab.Namespace, address netip.AddrPort) session {
+// serveAndConnect is a client's connection to a server that listens in a namespace.
+func (s *scene) serveAndConnect(ns *netlab.Namespace, address netip.AddrPort) session {
 	s.Helper()
 	l, err := ns.Listen(s.Context(), "tcp", address.String())
 	must(s.T, err)
 	s.Cleanup(func() { _ = l.Close() })
-	client, err := s.lab.Client.Dial(s.Context(), "tcp", address.String())
-	must(s.T, err)
-	server, err := l.Accept()
-	must(s.T, err)
-	s.Cleanup(func() { _, _ = client.Close(), server.Close() })
-	return session{client, server}
+	return s.connectTo(l, address)
 }

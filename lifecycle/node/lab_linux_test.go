@@ -34,6 +34,9 @@ import (
 func TestMain(m *testing.M) {
 	netlab.GuardTable()
 	code := m.Run()
+	if builtDir != "" {
+		_ = os.RemoveAll(builtDir)
+	}
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -62,6 +65,8 @@ type scene struct {
 	http   *http.Client // inside of the pod
 }
 
+var deleteNow = metav1.DeleteOptions{}
+
 const (
 	namespace = "shop"
 	podName   = "web-1"
@@ -69,15 +74,20 @@ const (
 
 func newScene(t *testing.T, change func(*corev1.Pod), policy lifecycle.Policy) *scene {
 	t.Helper()
-	s := prepareScene(t, change, func(c *Config) { c.Policy = policy })
+	return newSceneIn(t, netlab.LabOptions{}, change, policy)
+}
+
+func newSceneIn(t *testing.T, o netlab.LabOptions, change func(*corev1.Pod), policy lifecycle.Policy) *scene {
+	t.Helper()
+	s := prepareScene(t, o, change, func(c *Config) { c.Policy = policy })
 	s.start()
 	return s
 }
 
 // prepareScene makes a scene whose helper does not run yet.
-func prepareScene(t *testing.T, change func(*corev1.Pod), configure func(*Config)) *scene {
+func prepareScene(t *testing.T, o netlab.LabOptions, change func(*corev1.Pod), configure func(*Config)) *scene {
 	t.Helper()
-	lab, err := netlab.NewLab(netlab.LabOptions{})
+	lab, err := netlab.NewLab(o)
 	must(t, err)
 	s := &scene{T: t, lab: lab, pod: newPod(lab, "uid-1")}
 	if change != nil {

@@ -190,7 +190,7 @@ func TestThousandAtOnce(t *testing.T) {
 // as soon as it is free; the rest is served meanwhile.
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
-	s := prepareScene(t, nil, func(c *Config) { c.Policy = quick })
+	s := prepareScene(t, netlab.LabOptions{}, nil, func(c *Config) { c.Policy = quick })
 	taken, err := s.lab.Node.Listen(t.Context(), "tcp", s.api10940())
 	must(t, err)
 	defer taken.Close()

@@ -18,6 +18,8 @@ type looks struct {
 	// asked is when a look was last asked for, next when another one is due; zero
 	// where none is.
 	asked, next time.Time
+	// trusted is set while the watch goes by a look.
+	trusted bool
 }
 
 // How often a pod's sockets are looked at, beside what comes with each of the
@@ -52,6 +54,10 @@ func (v *vigil) consult(c conntrack.Counts, now time.Time) (pending bool) {
 	since(&l.zeroSince, c.Known && c.Blocking() == 0, now)
 	l.next = time.Time{}
 	if !v.sockets.reporting(now) {
+		if l.trusted && v.watch != nil {
+			l.trusted = false
+			v.watch.Unreported() // and counts are taken again when it has changed them
+		}
 		return c.ReportsPending
 	}
 	if pause, wanted := l.pause(c); wanted {
@@ -111,7 +117,7 @@ func (l *looks) handed(r conntrack.SocketReport, now time.Time) {
 	if r.At.After(l.at) {
 		l.at = r.At
 	}
-	l.arrived = now
+	l.arrived, l.trusted = now, true
 }
 
 // lastLook holds a release back for a look that is not older than the release is,

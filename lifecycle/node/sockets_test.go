@@ -35,7 +35,7 @@ func TestMarks(t *testing.T) {
 // A look is as old as its mark says; without one, older than it says itself.
 func TestAgeOfAReport(t *testing.T) {
 	now := time.Now()
-	d := newDrain(podWithGrace(30, -1), now, Config{Logger: slog.New(slog.DiscardHandler)})
+	d := newDrain(podWithGrace(30, -1), now, false, Config{Logger: slog.New(slog.DiscardHandler)})
 	age := func(l lifecycle.SocketList) time.Duration {
 		d.reported = nil
 		d.sockets.leave(d.hear(lifecycle.DrainRequest{Sockets: &l}, now))

@@ -15,6 +15,7 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/conndrain/conndrain/conntrack/netlab"
 	"github.com/conndrain/conndrain/lifecycle"
 )
 
@@ -44,7 +45,7 @@ func TestNodeShutdownHoldsWithoutADeletion(t *testing.T) {
 	for name, systemBus := range map[string]*bus{"by logind": {answer: true}, "by the Node": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := prepareScene(t, nil, func(c *Config) {
+			s := prepareScene(t, netlab.LabOptions{}, nil, func(c *Config) {
 				c.Policy, c.ShutdownWindow = quick, window
 				if systemBus != nil {
 					systemBus.t = t
@@ -81,7 +82,7 @@ func TestP1RestartTakesNoLongerThanThreeSeconds(t *testing.T) {
 	for name, systemBus := range map[string]*bus{"by logind": {answer: false}, "by the Node": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := prepareScene(t, nil, func(c *Config) {
+			s := prepareScene(t, netlab.LabOptions{}, nil, func(c *Config) {
 				if systemBus != nil {
 					systemBus.t = t
 					systemBus.start()
@@ -154,7 +155,7 @@ func TestAPIAwayAtTheLiveGET(t *testing.T) {
 // listened to again.
 func TestAPIAwayInTheMiddle(t *testing.T) {
 	t.Parallel()
-	s := prepareScene(t, nil, func(c *Config) { c.Policy = quick })
+	s := prepareScene(t, netlab.LabOptions{}, nil, func(c *Config) { c.Policy = quick })
 	watches := make(chan *apiwatch.RaceFreeFakeWatcher, 100)
 	s.api.PrependWatchReactor("pods", func(clienttesting.Action) (bool, apiwatch.Interface, error) {
 		w := apiwatch.NewRaceFreeFake()
@@ -194,7 +195,7 @@ func TestAPIAwayInTheMiddle(t *testing.T) {
 // helper is not ready.
 func TestAPIAwayBeforeTheFirstList(t *testing.T) {
 	t.Parallel()
-	s := prepareScene(t, nil, func(c *Config) { c.Policy = quick })
+	s := prepareScene(t, netlab.LabOptions{}, nil, func(c *Config) { c.Policy = quick })
 	away := s.away("list", "pods")
 	s.run()
 	s.eventually("a hook is told to come again", func() error {
@@ -251,7 +252,7 @@ func TestP21FirstStartByTheAPIServersClock(t *testing.T) {
 			// The machine's clock and the server's differ by years.
 			server := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 			grace, gone := int64(60), metav1.NewTime(server.Add(20*time.Second))
-			s := prepareScene(t, func(p *corev1.Pod) {
+			s := prepareScene(t, netlab.LabOptions{}, func(p *corev1.Pod) {
 				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &gone, &grace
 				p.Finalizers = []string{"example.com/kept"}
 			}, func(c *Config) { c.Policy = quick })
