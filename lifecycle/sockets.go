@@ -81,9 +81,8 @@ func (l SocketList) MarshalJSON() ([]byte, error) {
 // nothing.
 func (l *SocketList) UnmarshalJSON(b []byte) error {
 	var w wireList
-	if json.Unmarshal(b, &w) != nil {
-		*l = SocketList{Truncated: true}
-		return nil
+	if err := json.Unmarshal(b, &w); err != nil {
+		w = wireList{Truncated: true} // for the caller the rest of the request counts
 	}
 	*l = SocketList{AgeSeconds: w.AgeSeconds, Mark: w.Mark, Truncated: w.Truncated}
 	l.Inbound = l.read(w.Inbound)
