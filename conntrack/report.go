@@ -185,7 +185,7 @@ func (w *Watch) explain() {
 		}
 		delete(w.report.blind, s)
 		if k := w.belongs(s, known); k != nil {
-			k.socket, k.without = w.report.at, time.Time{}
+			k.socket, k.without, k.hadSocket = w.report.at, time.Time{}, true
 		}
 	}
 }

@@ -16,6 +16,9 @@ type SocketList struct {
 	// proves to the helper that the look is younger than that answer, however long
 	// the request was under way.
 	Mark string
+	// Listening are the ports that somebody listens on, or did during the wait: that
+	// nobody has a connection there means that there is none.
+	Listening []uint16
 	// Inbound are the live connections from elsewhere to a port that somebody
 	// listens on: sessions of the pod, if it serves that port.
 	Inbound []Socket
@@ -34,14 +37,18 @@ type Socket struct {
 	Local, Peer netip.AddrPort
 }
 
+// maxListening is how many ports are told of; the wait is only longer without the
+// rest.
+const maxListening = 2048
+
 // socketRoom is how much of a request its sockets may fill: some 8,000 of IPv4.
 const socketRoom = MaxRequestBytes - 32<<10
 
 // NewSocketList lists as many sockets as a request has room for, inbound ones
 // first, and is truncated if that is not all of them.
-func NewSocketList(inbound, other []Socket) SocketList {
-	var l SocketList
-	room := socketRoom
+func NewSocketList(listening []uint16, inbound, other []Socket) SocketList {
+	l := SocketList{Listening: listening[:min(len(listening), maxListening)]}
+	room := socketRoom - len("65535,")*len(l.Listening)
 	fill := func(from []Socket) []Socket {
 		for i, s := range from {
 			if room -= len(s.text()) + len(`"",`); room < 0 {
@@ -66,6 +73,7 @@ func (s Socket) text() string {
 type wireList struct {
 	AgeSeconds float64             `json:"ageSeconds,omitempty"`
 	Mark       string              `json:"mark,omitempty"`
+	Listening  []uint16            `json:"listening,omitempty"`
 	Inbound    map[string][]string `json:"inbound,omitempty"`
 	Other      map[string][]string `json:"other,omitempty"`
 	Truncated  bool                `json:"truncated,omitempty"`
@@ -73,7 +81,7 @@ type wireList struct {
 
 // MarshalJSON implements json.Marshaler.
 func (l SocketList) MarshalJSON() ([]byte, error) {
-	return json.Marshal(wireList{l.AgeSeconds, l.Mark, byAddress(l.Inbound), byAddress(l.Other), l.Truncated})
+	return json.Marshal(wireList{l.AgeSeconds, l.Mark, l.Listening, byAddress(l.Inbound), byAddress(l.Other), l.Truncated})
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It never fails for what it cannot
@@ -84,7 +92,7 @@ func (l *SocketList) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &w); err != nil {
 		w = wireList{Truncated: true} // for the caller the rest of the request counts
 	}
-	*l = SocketList{AgeSeconds: w.AgeSeconds, Mark: w.Mark, Truncated: w.Truncated}
+	*l = SocketList{AgeSeconds: w.AgeSeconds, Mark: w.Mark, Listening: w.Listening, Truncated: w.Truncated}
 	l.Inbound = l.read(w.Inbound)
 	l.Other = l.read(w.Other)
 	return nil

@@ -47,7 +47,7 @@ func TestSocketListFits(t *testing.T) {
 		{"too many of IPv6", many(50000, "fd00:1234:5678:9abc:def0:1234:5678:9abc", "fd00:1234:5678:9abc:def0:1234:5678:9abc"), nil, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l := NewSocketList(tc.inbound, tc.other)
+			l := NewSocketList([]uint16{8080, 9090}, tc.inbound, tc.other)
 			b, err := json.Marshal(DrainRequest{Sockets: &l, Version: "v0.2.0", ElapsedSeconds: 1.0 / 3})
 			if err != nil {
 				t.Fatal(err)
@@ -73,7 +73,7 @@ func TestSocketListThatCannotBeRead(t *testing.T) {
 	for _, text := range []string{
 		`7`, `"later"`, `[]`, `{"inbound":[1]}`, `{"inbound":{"10.0.0.1":[7]}}`, `{"inbound":{"10.0.0.1":["8080"]}}`,
 		`{"inbound":{"host":["8080 10.0.0.2:1"]}}`, `{"inbound":{"10.0.0.1":["70000 10.0.0.2:1"]}}`,
-		`{"other":{"10.0.0.1":["8080 10.0.0.2"]}}`, `{"ageSeconds":"long"}`,
+		`{"other":{"10.0.0.1":["8080 10.0.0.2"]}}`, `{"ageSeconds":"long"}`, `{"listening":[70000]}`,
 	} {
 		var r DrainRequest
 		read(t, `{"elapsedSeconds":2,"sockets":`+text+`,"version":"v9"}`, &r)
@@ -86,7 +86,7 @@ func TestSocketListThatCannotBeRead(t *testing.T) {
 // FuzzSocketList holds that whatever comes is read without harm, and that what was
 // read is written and read again as the same.
 func FuzzSocketList(f *testing.F) {
-	f.Add(`{"ageSeconds":0.1,"mark":"a-1","inbound":{"10.244.1.7":["8080 10.244.2.9:40000"]},"other":{"fd00::7":["1 [fd00::1]:2"]}}`)
+	f.Add(`{"ageSeconds":0.1,"mark":"a-1","listening":[8080],"inbound":{"10.244.1.7":["8080 10.244.2.9:40000"]},"other":{"fd00::7":["1 [fd00::1]:2"]}}`)
 	f.Add(`{"truncated":true}`)
 	f.Add(`null`)
 	f.Add(`{"inbound":{"10.0.0.1%eth0":["0 [::ffff:1.2.3.4%2]:0"]}}`)

@@ -23,7 +23,7 @@ func TestP28RecordedRequests(t *testing.T) {
 		"request-2.json": {
 			ElapsedSeconds: 7.25, WaitSeconds: 5, Version: "v0.2.0", FallbackSleepSeconds: 15, Serves: []uint16{10942},
 			Sockets: &SocketList{
-				AgeSeconds: 0.0004, Mark: "k3f9-7250000000",
+				AgeSeconds: 0.0004, Mark: "k3f9-7250000000", Listening: []uint16{8080},
 				Inbound: []Socket{
 					socket("10.244.1.7:8080", "10.244.2.9:40000"),
 					socket("10.244.1.7:8080", "10.244.2.9:40002"),

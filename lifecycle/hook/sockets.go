@@ -85,7 +85,7 @@ func (v *view) report(ctx context.Context, after string) *lifecycle.SocketList {
 		}
 		other = append(other, lifecycle.Socket{Local: s.Local, Peer: s.Peer})
 	}
-	l := lifecycle.NewSocketList(in, other)
+	l := lifecycle.NewSocketList(v.listened, in, other)
 	l.Mark, l.AgeSeconds = after, time.Since(look.At).Seconds()
 	return &l
 }

@@ -50,9 +50,10 @@ func TestReport(t *testing.T) {
 	got.AgeSeconds = 0
 	s := func(k sockdiag.Socket) lifecycle.Socket { return lifecycle.Socket{Local: k.Local, Peer: k.Peer} }
 	want := &lifecycle.SocketList{
-		Mark:    "m-1",
-		Inbound: []lifecycle.Socket{s(pod.Sockets[0])},
-		Other:   []lifecycle.Socket{s(pod.Sockets[3]), s(pod.Sockets[4])},
+		Mark:      "m-1",
+		Listening: []uint16{8080, 10942, 15006},
+		Inbound:   []lifecycle.Socket{s(pod.Sockets[0])},
+		Other:     []lifecycle.Socket{s(pod.Sockets[3]), s(pod.Sockets[4])},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)

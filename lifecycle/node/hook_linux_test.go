@@ -519,3 +519,23 @@ func (s *scene) undeclare() {
 	s.pod = s.pod.DeepCopy()
 	s.pod.Spec.Containers[0].Ports = nil
 }
+
+// P24: an entry of the pod that had the address before is no session of this one,
+// which has no socket of it.
+func TestP24EntryOfThePodBefore(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, quick)
+	s.serve()
+	must(t, netlab.Fill(s.lab.Node, func(yield func(netlab.Flow) bool) {
+		yield(netlab.Flow{Protocol: 6, Orig: netlab.Tuple{
+			Src: netip.AddrPortFrom(s.lab.ClientAddr, 40000), Dst: netip.AddrPortFrom(s.lab.PodAddr, s.lab.PodPort),
+		}})
+	}))
+	s.delete(60)
+	s.withdraw()
+	p := s.prestop()
+	if took := p.returns(); took > 20*time.Second {
+		t.Errorf("took %s for a session of another pod", took)
+	}
+	s.says(p, "reason=Drained helper=true")
+}

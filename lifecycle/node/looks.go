@@ -18,6 +18,8 @@ type looks struct {
 	// asked is when a look was last asked for, next when another one is due; zero
 	// where none is.
 	asked, next time.Time
+	// taken is how many were handed on.
+	taken int
 	// trusted is set while the watch goes by a look.
 	trusted bool
 }
@@ -33,6 +35,9 @@ const (
 	// lookSlowly is the pause while they may have something to add. Two looks that
 	// far apart tell whether conntrack knows of a socket.
 	lookSlowly = time.Second
+	// firstLooks come at that pace whatever conntrack says: entries of a connection
+	// that ended long ago, or of the pod that had the address before, are found out.
+	firstLooks = 4
 	// lookPatience is how long a hook may take to bring a look before another one is
 	// asked, lookValid how long a look confirms that nothing is left, and lookFresh
 	// how old it may be when the pod is released.
@@ -100,7 +105,7 @@ func (l *looks) pause(c conntrack.Counts) (pause time.Duration, wanted bool) {
 		return lookSoon, true
 	case c.Held > 0, c.Lost > 0 && c.Lost == c.Blocking():
 		return lookOften, true
-	case c.ReportsPending, c.Lost > 0, !l.zeroSince.IsZero():
+	case c.ReportsPending, c.Lost > 0, !l.zeroSince.IsZero(), l.taken < firstLooks:
 		return lookSlowly, true
 	}
 	return 0, false // what comes with each request does
@@ -118,6 +123,7 @@ func (l *looks) handed(r conntrack.SocketReport, now time.Time) {
 		l.at = r.At
 	}
 	l.arrived, l.trusted = now, true
+	l.taken++
 }
 
 // lastLook holds a release back for a look that is not older than the release is,

@@ -35,7 +35,7 @@ func TestMarks(t *testing.T) {
 // A look is as old as its mark says; without one, older than it says itself.
 func TestAgeOfAReport(t *testing.T) {
 	now := time.Now()
-	d := newDrain(podWithGrace(30, -1), now, false, Config{Logger: slog.New(slog.DiscardHandler)})
+	d := newDrain(podWithGrace(30, -1), now, true, Config{Logger: slog.New(slog.DiscardHandler)})
 	age := func(l lifecycle.SocketList) time.Duration {
 		d.reported = nil
 		d.sockets.leave(d.hear(lifecycle.DrainRequest{Sockets: &l}, now))
@@ -106,7 +106,7 @@ func TestReporterIsWaitedFor(t *testing.T) {
 
 func TestPause(t *testing.T) {
 	start := time.Now()
-	known := looks{at: start, arrived: start, knownSince: start.Add(-time.Minute)}
+	known := looks{at: start, arrived: start, taken: firstLooks, knownSince: start.Add(-time.Minute)}
 	zero := known
 	zero.zeroSince = start.Add(-time.Second)
 	for _, tc := range []struct {
@@ -120,6 +120,7 @@ func TestPause(t *testing.T) {
 		{"unknown", known, conntrack.Counts{}, 0, false},
 		{"just known", looks{at: start, arrived: start, knownSince: start.Add(1)}, conntrack.Counts{Known: true, Open: 1}, lookSoon, true},
 		{"just zero", looks{at: start, arrived: start, knownSince: start.Add(-2), zeroSince: start.Add(1)}, conntrack.Counts{Known: true}, lookSoon, true},
+		{"at first", looks{at: start, arrived: start, knownSince: start.Add(-1), taken: 1}, conntrack.Counts{Known: true, Open: 3}, lookSlowly, true},
 		{"open", known, conntrack.Counts{Known: true, Open: 3}, 0, false},
 		{"held by a socket", known, conntrack.Counts{Known: true, Open: 3, Held: 1}, lookOften, true},
 		{"only lost", known, conntrack.Counts{Known: true, Lost: 2}, lookOften, true},
