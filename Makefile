@@ -19,6 +19,8 @@ EXEC    := $(if $(AS_ROOT),-exec "$(AS_ROOT)",)
 
 # The linter has a go.mod of its own, so that it never changes what is linked.
 LINTER := $(GO) tool -modfile=e2e/tools/lint/go.mod golangci-lint
+# So has what renders the manifests.
+KUSTOMIZE := $(GO) tool -modfile=e2e/tools/kustomize/go.mod kustomize
 
 -include e2e/e2e.mk
 
@@ -38,6 +40,11 @@ bin/conndrain:
 .PHONY: install
 install: bin/conndrain ## copy bin/conndrain to /usr/local/bin (or PREFIX=)
 	install -D -m 0755 bin/conndrain $(DESTDIR)$(PREFIX)/bin/conndrain
+
+.PHONY: manifests
+manifests: ## render manifests/ into manifests/install.yaml
+	$(KUSTOMIZE) build manifests > manifests/install.yaml.new
+	mv manifests/install.yaml.new manifests/install.yaml
 
 .PHONY: demo
 demo: build ## watch a pod's sessions end, in throw-away namespaces (no root needed)

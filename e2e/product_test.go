@@ -77,7 +77,7 @@ func install(ctx context.Context, c *cluster.Cluster) error {
 		return fmt.Errorf("find the manifests: %w", err)
 	}
 	repository, tag, _ := strings.Cut(nodeImage, ":")
-	overlay := fmt.Sprintf("resources: [%s]\nimages:\n- {name: conndrain-node, newName: %s, newTag: %s}\n", manifests, repository, tag)
+	overlay := fmt.Sprintf("resources: [%s]\nimages:\n- {name: ghcr.io/conndrain/conndrain-node, newName: %s, newTag: %s}\n", manifests, repository, tag)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
 		return fmt.Errorf("write overlay: %w", err)
 	}
