@@ -11,6 +11,12 @@ ARGS    ?=
 FUZZTIME ?= 300000x
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
+# Where build puts its programs. GOOS and GOARCH on make's command line reach the compiler.
+OUT     ?= bin
+# What the names of the images begin with and end with, and for what they are made.
+REGISTRY ?= ghcr.io/conndrain
+TAG      ?= v0
+ARCH     ?= amd64,arm64
 
 # Tests make network namespaces, which only root may. Everyone else compiles as
 # themselves, and only the test binaries run as root.
@@ -30,8 +36,14 @@ help: ## list the targets
 
 .PHONY: build
 build: ## static binaries of every command in bin/
-	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	@mkdir -p $(OUT)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(OUT)/ ./cmd/...
+
+# the application that manifests/examples/ runs
+.PHONY: build-example
+build-example:
+	@mkdir -p $(OUT)
+	cd e2e && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(abspath $(OUT))/ ./cmd/traffic
 
 # Root may have no Go: what was built stands.
 bin/conndrain:
@@ -40,6 +52,17 @@ bin/conndrain:
 .PHONY: install
 install: bin/conndrain ## copy bin/conndrain to /usr/local/bin (or PREFIX=)
 	install -D -m 0755 bin/conndrain $(DESTDIR)$(PREFIX)/bin/conndrain
+
+# The tool has a go.mod of its own, and reads the Dockerfile.
+IMAGE = cd e2e/tools/image && $(GO) run . -source $(CURDIR) -out $(CURDIR)/bin/images -version $(VERSION) -registry $(REGISTRY) -tag $(TAG) -arch $(ARCH)
+
+.PHONY: image
+image: ## the images as archives in bin/images/, without a daemon (ARCH=amd64 for one of the two)
+	@$(IMAGE)
+
+.PHONY: push
+push: ## the images to a registry: REGISTRY=registry.example.com/team TAG=v0
+	@$(IMAGE) -push
 
 .PHONY: manifests
 manifests: ## render manifests/ into manifests/install.yaml
@@ -53,6 +76,7 @@ demo: build ## watch a pod's sessions end, in throw-away namespaces (no root nee
 .PHONY: test
 test: vet ## all tests, on this machine's kernel (root or sudo)
 	$(GO) test -count=1 $(EXEC) ./...
+	cd e2e/tools/image && $(GO) test -count=1 ./...
 	@$(MAKE) --no-print-directory resize
 
 # This test resizes the machine's one conntrack table, so it runs last and alone.
@@ -85,6 +109,7 @@ fuzz: ## each fuzz target for FUZZTIME (300000x inputs, or a time)
 lint: ## golangci-lint; its first build takes some minutes
 	nice -n 10 $(LINTER) run --allow-parallel-runners ./...
 	cd e2e && nice -n 10 $(GO) tool -modfile=tools/lint/go.mod golangci-lint run --allow-parallel-runners --config ../.golangci.yml ./...
+	cd e2e/tools/image && nice -n 10 $(GO) tool -modfile=../lint/go.mod golangci-lint run --allow-parallel-runners --config ../../../.golangci.yml ./...
 
 .PHONY: bench
 bench: build ## conndrain beside `conntrack -L` on large tables (root; ARGS=--quick leaves out 1M)

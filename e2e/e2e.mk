@@ -13,6 +13,11 @@ e2e-build: ## what a cluster needs: Kubernetes, containerd, Debian for its nodes
 cluster-up: ## a cluster that stays, with NODES=2; ends with two lines for your shell
 	@cd e2e && $(AS_ROOT) go run ./cmd/cluster up -nodes $(or $(NODES),2)
 
+.PHONY: cluster-load
+cluster-load: ## give its nodes the images of this source, which no registry has to bring then
+	@$(MAKE) --no-print-directory image ARCH=$$($(GO) env GOARCH)
+	@cd e2e && $(AS_ROOT) go run ./cmd/cluster load $(addprefix $(CURDIR)/bin/images/,$(addsuffix -$$($(GO) env GOARCH).tar,conndrain-node prestop example))
+
 .PHONY: cluster-down
 cluster-down: ## stop it
 	@cd e2e && $(AS_ROOT) go run ./cmd/cluster down

@@ -37,13 +37,15 @@ Each flag has an environment variable of the same meaning, and wins over it:
   --listen :10942         CONNDRAIN_LISTEN          where the sidecar takes hooks
   --help, --version
 
+prestop copy DIR puts the program into a folder, for another container to run.
+
 While no helper answers, prestop goes by the pod's own sockets: for at least
 fallback-sleep, and at most until the helper's last word on the deadline, or grace
 less a reserve of a fifth (10s at the most).
 
-Exit: 0 done; 1 the sidecar cannot serve; 2 usage. In Kubernetes (when
-KUBERNETES_SERVICE_HOST is set) a hook exits 0 whatever happened, and a flag or
-variable that makes no sense is said and left out.
+Exit: 0 done; 1 the sidecar cannot serve, or the program could not be copied; 2
+usage. In Kubernetes (when KUBERNETES_SERVICE_HOST is set) a hook exits 0 whatever
+happened, and a flag or variable that makes no sense is said and left out.
 `
 
 // What was asked for instead of a wait.

@@ -37,9 +37,16 @@ const (
 	codeUsage = 2
 )
 
-// execute waits or serves as the arguments and the environment say and returns the
-// exit code.
+// execute waits, serves or copies as the arguments and the environment say and
+// returns the exit code.
 func execute(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "copy" {
+		if err := copyTo(args[1:]); err != nil {
+			fmt.Fprintf(stderr, "prestop: %v\n", err)
+			return codeError
+		}
+		return codeDone
+	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	c, err := parse(args, getenv)
 	switch {

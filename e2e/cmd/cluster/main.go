@@ -18,6 +18,8 @@ import (
 
 const usage = `usage: cluster build                  build what is missing in the cache
        cluster up [flags]            start a cluster that stays; prints two lines for your shell
+       cluster load [-name NAME] ARCHIVE...
+                                     give images to every node
        cluster down [-name NAME]     stop it
        cluster clean                 remove what killed runs left
        cluster node [-name NAME] NODE reboot|poweroff|poweron|crash|pause|resume|cut|join
@@ -34,7 +36,7 @@ func run() int {
 		return 2
 	}
 	verbs := map[string]func(context.Context, []string) error{
-		"build": buildAll, "up": up, "down": down, "clean": clean, "node": node,
+		"build": buildAll, "up": up, "load": load, "down": down, "clean": clean, "node": node,
 	}
 	verb, ok := verbs[os.Args[1]]
 	if !ok {
@@ -96,6 +98,27 @@ Its state and the logs of every component are in %s.
 	}
 	<-ctx.Done()
 	return c.Stop()
+}
+
+func load(ctx context.Context, args []string) error {
+	fs, name := flags("load")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if fs.NArg() == 0 {
+		return errors.New("name the archives: cluster load bin/images/prestop-amd64.tar")
+	}
+	c, err := cluster.Open(*name)
+	if err != nil {
+		return err
+	}
+	for _, archive := range fs.Args() {
+		if err := c.LoadImage(ctx, archive); err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "%s is on every node of cluster %s\n", archive, *name)
+	}
+	return nil
 }
 
 func down(_ context.Context, args []string) error {
