@@ -35,8 +35,13 @@ func TestInstallAndExamples(t *testing.T) {
 	loadProduct(t, c, root)
 	manifests := filepath.Join(root, "manifests")
 	system := space{T: t, c: c, name: productNamespace}
-	system.kubectl("apply", "--filename", filepath.Join(manifests, "install.yaml"))
-	system.kubectl("rollout", "status", "daemonset/conndrain-node", "--timeout", limit.String())
+	// first with the one component that wants something of the node, then as it is, which is an update too
+	for _, args := range [][]string{
+		{"--kustomize", overlay(t, manifests, "node-shutdown")}, {"--filename", filepath.Join(manifests, "install.yaml")},
+	} {
+		system.kubectl(append([]string{"apply"}, args...)...)
+		system.kubectl("rollout", "status", "daemonset/conndrain-node", "--timeout", limit.String())
+	}
 
 	t.Run("components", func(t *testing.T) { dryRun(t, c, manifests) })
 	examples, err := filepath.Glob(filepath.Join(manifests, "examples", "*.yaml"))
@@ -78,16 +83,7 @@ func dryRun(t *testing.T, c *cluster.Cluster, manifests string) {
 	}
 	for _, component := range components {
 		name := filepath.Base(component)
-		dir := t.TempDir()
-		base, err := filepath.Rel(dir, manifests) // kustomize wants it relative
-		if err != nil {
-			t.Fatal(err)
-		}
-		overlay := fmt.Sprintf("resources: [%s]\ncomponents: [%s/components/%s]\n", base, base, name)
-		if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		args := []string{"--kubeconfig", c.Kubeconfig(), "apply", "--dry-run=server", "--kustomize", dir}
+		args := []string{"--kubeconfig", c.Kubeconfig(), "apply", "--dry-run=server", "--kustomize", overlay(t, manifests, name)}
 		out, err := c.Outside.Command(t.Context(), filepath.Join(c.Bin(), "kubectl"), args...).CombinedOutput()
 		// the one whose type no cluster has by itself
 		missing := `no matches for kind "PodMonitor"`
@@ -98,6 +94,21 @@ func dryRun(t *testing.T, c *cluster.Cluster, manifests string) {
 			t.Errorf("component %s: %v\n%s", name, err, out)
 		}
 	}
+}
+
+// overlay is a folder for kubectl with everything and one component.
+func overlay(t *testing.T, manifests, component string) string {
+	t.Helper()
+	dir := t.TempDir()
+	base, err := filepath.Rel(dir, manifests) // kustomize wants it relative
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("resources: [%s]\ncomponents: [%s/components/%s]\n", base, base, component)
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // runExample is the experiment that this project began with, as a user would do it.
