@@ -19,8 +19,11 @@ const pauseImage = "conndrain.local/pause:1"
 func (c *Cluster) images() string { return filepath.Join(c.dir, "images") }
 
 // LoadImage gives an OCI archive, which package image makes, to every node; pods use it with imagePullPolicy
-// IfNotPresent. Nodes keep it when they reboot.
+// IfNotPresent. Nodes keep it when they reboot, and a name that they have already gets the new image.
 func (c *Cluster) LoadImage(ctx context.Context, archive string) error {
+	// The kubelet's side of containerd takes an image that bears this label with another value for one that it does not
+	// know yet. Otherwise it would never learn what a known name stands for now, and not find it.
+	const unknown = "io.cri-containerd.image=loaded"
 	name := filepath.Base(archive)
 	if err := copyFile(archive, filepath.Join(c.images(), name)); err != nil {
 		return fmt.Errorf("load image: %w", err)
@@ -28,7 +31,8 @@ func (c *Cluster) LoadImage(ctx context.Context, archive string) error {
 	g, gctx := errgroup.WithContext(ctx)
 	for _, n := range c.Nodes {
 		g.Go(func() error {
-			_, err := n.Run(gctx, "ctr", "--namespace=k8s.io", "images", "import", "--local", "/opt/images/"+name)
+			_, err := n.Run(gctx, "ctr", "--namespace=k8s.io", "images", "import", "--local", "--label", unknown,
+				"/opt/images/"+name)
 			return err
 		})
 	}
