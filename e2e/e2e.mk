@@ -14,9 +14,10 @@ cluster-up: ## a cluster that stays, with NODES=2; ends with two lines for your 
 	@cd e2e && $(AS_ROOT) go run ./cmd/cluster up -nodes $(or $(NODES),2)
 
 .PHONY: cluster-load
-cluster-load: ## give its nodes the images of this source, which no registry has to bring then
-	@$(MAKE) --no-print-directory image ARCH=$$($(GO) env GOARCH)
-	@cd e2e && $(AS_ROOT) go run ./cmd/cluster load $(addprefix $(CURDIR)/bin/images/,$(addsuffix -$$($(GO) env GOARCH).tar,conndrain-node prestop example))
+cluster-load: HOST = $(shell $(GO) env GOARCH)
+cluster-load: ## give its nodes the images of this source, so that no registry has to
+	@$(MAKE) --no-print-directory image ARCH=$(HOST)
+	@cd e2e && $(AS_ROOT) go run ./cmd/cluster load $(foreach name,conndrain-node prestop example,$(CURDIR)/bin/images/$(name)-$(HOST).tar)
 
 .PHONY: cluster-down
 cluster-down: ## stop it
