@@ -168,6 +168,18 @@ func TestSidecarWithoutAPort(t *testing.T) {
 	}
 }
 
+// build returns the program as it is released.
+func build(t *testing.T) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "prestop")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if b, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, b)
+	}
+	return out
+}
+
 // The binary is copied into every image, so it stays small, and links nothing of
 // Kubernetes.
 func TestBinary(t *testing.T) {
@@ -181,13 +193,7 @@ func TestBinary(t *testing.T) {
 		}
 	}
 	const most = 8 << 20
-	out := filepath.Join(t.TempDir(), "prestop")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if b, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, b)
-	}
-	info, err := os.Stat(out)
+	info, err := os.Stat(build(t))
 	if err != nil {
 		t.Fatal(err)
 	}
