@@ -1,6 +1,7 @@
 package conntrack
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/netip"
@@ -66,6 +67,34 @@ func TestP26ProbesAreNotNew(t *testing.T) {
 	}
 	probe.end(t)
 	counts(t, w, 2, 0, 0)
+}
+
+// P26: a probe whose answer nobody tracks, or that gets none, is no handshake of a
+// client.
+func TestP26ProbesAreNoHandshakes(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t, netlab.LabOptions{})
+	must(t, lab.Pod.Drop(lab.PodPort))
+	w := watch(t, newReader(lab.Node), Target{
+		Addresses:  []netip.Addr{lab.PodAddr},
+		ProbedFrom: []netip.Addr{lab.GatewayAddr}, ProbedPorts: []uint16{lab.PodPort},
+	})
+	dial := func(from *netlab.Namespace) {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if c, err := from.Dial(ctx, "tcp", hostPort(lab.PodAddr, lab.PodPort)); err == nil {
+			check(t, c.Close())
+			t.Error("connected through a rule that drops")
+		}
+	}
+	dial(lab.Node)
+	if c := w.Counts(); c.Opening != 0 {
+		t.Errorf("%+v, a probe counts as a handshake", c)
+	}
+	dial(lab.Client)
+	if c := w.Counts(); c.Opening != 1 {
+		t.Errorf("%+v, want the client's handshake", c)
+	}
 }
 
 // P8: a session without a packet for longer than idle-after does not block, and

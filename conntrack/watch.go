@@ -85,6 +85,9 @@ func (w *Watch) countNow() Counts {
 	w.explain()
 	c := Counts{Known: !w.unheard()}
 	w.each(now, func(k *kept, state State, held, _ bool) {
+		if state == Opening && w.probe(k) {
+			return // where replies are not tracked, each probe looks like one for seconds
+		}
 		c.add(k, state, now)
 		if held {
 			c.Held++

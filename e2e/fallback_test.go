@@ -48,6 +48,15 @@ type held struct {
 func (s space) hold(srv server, lasts time.Duration, before func(corev1.Pod)) held {
 	s.Helper()
 	srv.name, srv.node, srv.onTerm, srv.hook = "web", "n1", "exit", true
+	change := srv.change
+	srv.change = func(spec *corev1.PodSpec) {
+		// What a hook goes by that no helper ever answers.
+		main := &spec.Containers[0]
+		main.Env = append(main.Env, corev1.EnvVar{Name: "CONNDRAIN_GRACE", Value: fmt.Sprintf("%ds", srv.grace)})
+		if change != nil {
+			change(spec)
+		}
+	}
 	pod, _ := s.serve(srv)
 	if before != nil {
 		before(pod)
@@ -121,21 +130,19 @@ func testP32(t *testing.T, s space) {
 	h.event(h.pod, "Drained", "The last session has ended")
 }
 
-func testP29Drop(t *testing.T, s space) {
+func testP29Drop(_ *testing.T, s space) {
 	h := s.hold(server{grace: 90}, 25*time.Second, func(corev1.Pod) {
 		s.rule("filter", "prerouting", "raw", "tcp dport 10940 drop")
 	})
 	h.complete(60 * time.Second)
-	_ = t
 }
 
 // Another server answers for the helper: its 404 has not our header, as a mesh's 502 has not.
-func testP29Proxy(t *testing.T, s space) {
+func testP29Proxy(_ *testing.T, s space) {
 	h := s.hold(server{grace: 90, mesh: true}, 25*time.Second, func(corev1.Pod) {
 		s.rule("nat", "prerouting", "dstnat", "tcp dport 10940 redirect to :10941")
 	})
 	h.complete(60 * time.Second)
-	_ = t
 }
 
 // The drain is resumed by the helper that takes the place of the one that was killed.
@@ -162,10 +169,7 @@ func testP20Absent(t *testing.T, s space) {
 		}
 		return len(list.Items), nil
 	}
-	h := s.hold(server{grace: 120, change: func(spec *corev1.PodSpec) {
-		main := &spec.Containers[0]
-		main.Env = append(main.Env, corev1.EnvVar{Name: "CONNDRAIN_GRACE", Value: "120s"})
-	}}, 40*time.Second, func(corev1.Pod) {
+	h := s.hold(server{grace: 120}, 40*time.Second, func(corev1.Pod) {
 		daemons(`{"no-such-label":"true"}`)
 		s.eventually("the helpers are gone", func(ctx context.Context) error {
 			n, err := helpers(ctx)
