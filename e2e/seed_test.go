@@ -65,6 +65,43 @@ func TestPreStopSleepKeepsDownload(t *testing.T) {
 	}
 }
 
+// The same experiment with our hook in the place of the sleep: nobody guessed anything, the download is completed, its pod
+// ends right after it, people can read why it stayed, and it is counted.
+func TestConndrainKeepsDownload(t *testing.T) {
+	t.Parallel()
+	const protocol = "http"
+	transfer := traffic.Transfer{Bytes: 4 << 20, Duration: 12 * time.Second}
+	s := productSpace(t)
+	pod, service := s.serve(server{name: "web", node: "n1", onTerm: "exit", hook: true, bare: true, grace: 300})
+	const released = `conndrain_drain_duration_seconds_count{reason="Drained"}`
+	before := s.metric("n1", released)
+	s.download("client", "n2", traffic.Client{
+		Protocol: protocol, Address: addressOf(service.Spec.ClusterIP, protocol), Transfer: transfer, Count: 1,
+	})
+	s.established("n1", pod.Status.PodIP, portOf(protocol))
+
+	s.kubectl("delete", "pod", pod.Name, "--wait=false")
+	s.event(pod, "Draining", sessions(1))
+	if described := s.kubectl("describe", "pod", pod.Name); !hasAll(described, []string{"Terminating", "Draining", sessions(1)}) {
+		t.Errorf("kubectl describe does not tell why the pod is there:\n%s", described)
+	}
+	want := traffic.Report{Protocol: protocol, Started: 1, Completed: 1, Bytes: transfer.Bytes}
+	if diff := cmp.Diff(want, s.report("client")); diff != "" {
+		t.Errorf("client's report (-want +got):\n%s", diff)
+	}
+	completed := time.Now()
+	s.gone(pod)
+	after := time.Since(completed)
+	t.Logf("pod went %s after its client's end was seen", after)
+	if after > 5*time.Second {
+		t.Errorf("pod went %s after its client's end was seen, want a second", after)
+	}
+	s.event(pod, "Drained", "The last session has ended")
+	if n := s.metric("n1", released); n < before+1 {
+		t.Errorf("%v drains ended as Drained, %v before", n, before)
+	}
+}
+
 // tuple is what stays of an entry as long as its session lives: no timeout, state or flags.
 func tuple(e entry) string {
 	var fields []string

@@ -12,7 +12,7 @@ import (
 	"github.com/conndrain/conndrain/e2e/traffic"
 )
 
-// server is a Deployment of one traffic server with a Service for every protocol.
+// server is a Deployment of one traffic server, or only its pod, with a Service for every protocol.
 type server struct {
 	name    string
 	node    string // that the pod runs on
@@ -22,24 +22,18 @@ type server struct {
 	hook    bool   // the hook is ours
 	mesh    bool   // its HTTP port is redirected to a proxy in the pod
 	dual    bool   // the Service has both families
+	bare    bool   // no Deployment: no other pod takes the place of one that ends
 
-	change func(*corev1.PodSpec) // last
+	annotations map[string]string
+	change      func(*corev1.PodSpec)     // last
+	service     func(*corev1.ServiceSpec) // last
 }
 
 // serve starts the server and blocks until the Service has its pod as a ready endpoint and every node's kube-proxy knows.
 func (s space) serve(srv server) (corev1.Pod, *corev1.Service) {
 	s.Helper()
 	labels := map[string]string{"app": srv.name}
-	_, err := s.c.Client.AppsV1().Deployments(s.name).Create(s.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: srv.name},
-		Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: srv.pod()},
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		s.Fatalf("make Deployment: %v", err)
-	}
+	s.run(srv, labels)
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: srv.name},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Selector: labels, Ports: servicePorts()},
@@ -48,7 +42,10 @@ func (s space) serve(srv server) (corev1.Pod, *corev1.Service) {
 		policy := corev1.IPFamilyPolicyRequireDualStack
 		service.Spec.IPFamilyPolicy = &policy
 	}
-	service, err = s.c.Client.CoreV1().Services(s.name).Create(s.Context(), service, metav1.CreateOptions{})
+	if srv.service != nil {
+		srv.service(&service.Spec)
+	}
+	service, err := s.c.Client.CoreV1().Services(s.name).Create(s.Context(), service, metav1.CreateOptions{})
 	if err != nil {
 		s.Fatalf("make Service: %v", err)
 	}
@@ -81,6 +78,32 @@ func (s space) serve(srv server) (corev1.Pod, *corev1.Service) {
 		})
 	}
 	return pod, service
+}
+
+// run makes the Deployment or the pod.
+func (s space) run(srv server, labels map[string]string) {
+	s.Helper()
+	meta := metav1.ObjectMeta{Labels: labels, Annotations: srv.annotations}
+	if srv.bare {
+		meta.Name = srv.name
+		_, err := s.c.Client.CoreV1().Pods(s.name).Create(s.Context(), &corev1.Pod{
+			ObjectMeta: meta, Spec: srv.pod(),
+		}, metav1.CreateOptions{})
+		if err != nil {
+			s.Fatalf("make pod: %v", err)
+		}
+		return
+	}
+	_, err := s.c.Client.AppsV1().Deployments(s.name).Create(s.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: srv.name},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: meta, Spec: srv.pod()},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		s.Fatalf("make Deployment: %v", err)
+	}
 }
 
 func (srv server) pod() corev1.PodSpec {
@@ -134,19 +157,19 @@ func addProxy(spec *corev1.PodSpec) {
 }
 
 func servicePorts() []corev1.ServicePort {
+	ports := portsNamed("http", traffic.DefaultPorts.HTTP, "grpc", traffic.DefaultPorts.GRPC,
+		"tcp", traffic.DefaultPorts.TCP, "udp", traffic.DefaultPorts.UDP)
+	ports[3].Protocol = corev1.ProtocolUDP
+	return ports
+}
+
+// portsNamed are TCP ports of a Service, from pairs of a name and a number.
+func portsNamed(pairs ...any) []corev1.ServicePort {
 	var ports []corev1.ServicePort
-	for _, p := range []struct {
-		name     string
-		protocol corev1.Protocol
-		number   int
-	}{
-		{"http", corev1.ProtocolTCP, traffic.DefaultPorts.HTTP},
-		{"grpc", corev1.ProtocolTCP, traffic.DefaultPorts.GRPC},
-		{"tcp", corev1.ProtocolTCP, traffic.DefaultPorts.TCP},
-		{"udp", corev1.ProtocolUDP, traffic.DefaultPorts.UDP},
-	} {
+	for i := 0; i < len(pairs); i += 2 {
+		number := pairs[i+1].(int)
 		ports = append(ports, corev1.ServicePort{
-			Name: p.name, Protocol: p.protocol, Port: int32(p.number), TargetPort: intstr.FromInt(p.number),
+			Name: pairs[i].(string), Protocol: corev1.ProtocolTCP, Port: int32(number), TargetPort: intstr.FromInt(number),
 		})
 	}
 	return ports

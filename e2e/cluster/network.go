@@ -138,6 +138,33 @@ func (n network) setCable(name string, on bool) error {
 	})
 }
 
+// AddAddress gives the namespace another address on the network that joins all machines: a client of its own.
+func (n Namespace) AddAddress(address string) error {
+	return n.changeAddress(address, (*netlink.Handle).AddrAdd)
+}
+
+// RemoveAddress takes it away. Its connections are neither closed nor answered any more, as if the client were gone.
+func (n Namespace) RemoveAddress(address string) error {
+	return n.changeAddress(address, (*netlink.Handle).AddrDel)
+}
+
+func (n Namespace) changeAddress(address string, change func(*netlink.Handle, netlink.Link, *netlink.Addr) error) error {
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return fmt.Errorf("change addresses: %w", err)
+	}
+	return n.with(func(h *netlink.Handle) error {
+		eth0, err := h.LinkByName("eth0")
+		if err != nil {
+			return fmt.Errorf("find eth0: %w", err)
+		}
+		if err := change(h, eth0, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(a, a.BitLen()))}); err != nil {
+			return fmt.Errorf("change address %s: %w", address, err)
+		}
+		return nil
+	})
+}
+
 // with calls f with a netlink socket of the namespace.
 func (n Namespace) with(f func(*netlink.Handle) error) error {
 	ns, err := netns.GetFromPath(n.path)
