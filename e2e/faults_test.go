@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/conndrain/conndrain/e2e/cluster"
 )
 
@@ -53,9 +52,7 @@ func testP12(t *testing.T, s space) {
 		d.dial(d.c.Outside, addressOf(address, "tcp")),
 		d.dial(d.node("n2").Namespace(), addressOf(ofIPv6(t, d.service.Spec.ClusterIPs), "tcp")),
 	}
-	for _, c := range all {
-		c.tracked("n1", address, portOf("tcp"))
-	}
+	d.tracked(address, len(all))
 	d.delete()
 	d.event(d.pod, "Draining", sessions(2), all[0].LocalAddr().String())
 	all[0].Close()
@@ -89,9 +86,9 @@ func ofIPv6(t *testing.T, addresses []string) string {
 func testP22Flush(t *testing.T, s space) {
 	d := newDrainCase(s, server{grace: 300})
 	c := d.dial(d.node("n2").Namespace(), addressOf(d.service.Spec.ClusterIP, "tcp"))
-	c.tracked("n1", d.pod.Status.PodIP, portOf("tcp"))
+	d.tracked(d.pod.Status.PodIP, 1)
 	d.delete()
-	d.event(d.pod, "Draining", sessions(1), ":"+c.port())
+	d.event(d.pod, "Draining", sessions(1), d.node("n2").Addresses[0]+":")
 	if _, err := d.node("n1").Run(t.Context(), "conntrack", "--flush"); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +106,7 @@ func testP22Flush(t *testing.T, s space) {
 func testP22Overflow(t *testing.T, s space) {
 	d := newDrainCase(s, server{grace: 300})
 	c := d.dial(d.c.Outside, d.direct("tcp"))
-	c.tracked("n1", d.pod.Status.PodIP, portOf("tcp"))
+	d.tracked(d.pod.Status.PodIP, 1)
 	d.delete()
 	d.event(d.pod, "Draining", sessions(1), c.LocalAddr().String())
 	d.signal("n1", "conndrain-node", "STOP")
@@ -160,7 +157,7 @@ func testP21(t *testing.T, s space) {
 	const budget = 30 * time.Second
 	d := newDrainCase(s, server{grace: 38})
 	c := d.dial(d.c.Outside, d.direct("tcp"))
-	c.tracked("n1", d.pod.Status.PodIP, portOf("tcp"))
+	d.tracked(d.pod.Status.PodIP, 1)
 	d.delete()
 	d.event(d.pod, "Draining", sessions(1), c.LocalAddr().String())
 	d.holds(3 * time.Second)
@@ -197,7 +194,7 @@ func secondsAfter(t *testing.T, text string) time.Duration {
 func testP16(t *testing.T, s space) {
 	d := newDrainCase(s, server{grace: 60})
 	c := d.dial(d.c.Outside, d.direct("tcp"))
-	c.tracked("n1", d.pod.Status.PodIP, portOf("tcp"))
+	d.tracked(d.pod.Status.PodIP, 1)
 	// nobody withdraws the endpoint
 	if err := d.c.Control.StopComponent(t.Context(), "kube-controller-manager"); err != nil {
 		t.Fatal(err)
@@ -251,4 +248,3 @@ func (s space) runs(ctx context.Context, comm string) error {
 	}
 	return fmt.Errorf("no process %s runs", comm)
 }
-

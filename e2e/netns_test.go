@@ -2,12 +2,15 @@ package e2e
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/conndrain/conndrain/e2e/cluster"
 )
@@ -20,6 +23,30 @@ type namespaces map[uint64]string
 func readNamespaces(t *testing.T) namespaces {
 	t.Helper()
 	return namespacesOf(t, func(string) bool { return true })
+}
+
+// podNamespace is the network namespace of a pod, as long as it runs.
+func (s space) podNamespace(pod corev1.Pod) cluster.Namespace {
+	s.Helper()
+	group := "/conndrain-e2e-" + s.c.Options.Name + "-" + pod.Spec.NodeName
+	for _, process := range namespacesOf(s.T, func(proc string) bool {
+		b, err := os.ReadFile(filepath.Join(proc, "cgroup"))
+		return err == nil && strings.Contains(string(b), group)
+	}) {
+		ns, found := cluster.NamespaceAt(filepath.Join("/proc", process, "ns/net")), false
+		err := ns.Do(func() error {
+			addresses, err := net.InterfaceAddrs()
+			found = slices.ContainsFunc(addresses, func(a net.Addr) bool {
+				return strings.HasPrefix(a.String(), pod.Status.PodIP+"/")
+			})
+			return err
+		})
+		if err == nil && found { // an error: the process has ended
+			return ns
+		}
+	}
+	s.Fatalf("no process on %s is in a network namespace with the address %s", pod.Spec.NodeName, pod.Status.PodIP)
+	return cluster.Namespace{}
 }
 
 // clusterNamespaces are those of processes that are in a cluster's cgroups; its supervisors are in this machine's own.

@@ -154,11 +154,11 @@ func (c conn) port() string {
 	return port
 }
 
-// tracked blocks until the node has an ESTABLISHED entry of the connection, whose client is seen with any address.
-func (c conn) tracked(node, address string, port int) {
-	c.Helper()
-	c.eventually("entry of "+c.LocalAddr().String(), func(ctx context.Context) error {
-		return c.hasEntry(ctx, node, address, port, "ESTABLISHED", "sport="+c.port()+" ")
+// tracked blocks until the pod's node has so many ESTABLISHED entries of its port for plain TCP at the address.
+func (d *drained) tracked(address string, want int) {
+	d.Helper()
+	d.eventually("sessions of "+address, func(ctx context.Context) error {
+		return d.connected(ctx, d.pod.Spec.NodeName, address, want)
 	})
 }
 
@@ -183,4 +183,20 @@ func (s space) hasEntry(ctx context.Context, node, address string, port int, wor
 	return fmt.Errorf("no entry of port %d has %q: %q", port, words, all)
 }
 
-func (e entry) established() bool { return strings.Contains(string(e), "ESTABLISHED") }
+// connected is an error unless the node has so many ESTABLISHED entries of an address's port for plain TCP.
+func (s space) connected(ctx context.Context, node, address string, want int) error {
+	all, err := s.entries(ctx, node, "tcp", address, portOf("tcp"))
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, e := range all {
+		if strings.Contains(string(e), "ESTABLISHED") {
+			n++
+		}
+	}
+	if n != want {
+		return fmt.Errorf("%d of %d are ESTABLISHED: %q", n, want, all)
+	}
+	return nil
+}

@@ -87,7 +87,7 @@ func TestP19GraceOfTheDeletionCounts(t *testing.T) {
 	const grace, budget = 10 * time.Second, 8 * time.Second
 	d := drainCase(t, server{grace: 900})
 	c := d.dial(d.c.Outside, d.direct("tcp"))
-	c.tracked("n1", d.pod.Status.PodIP, portOf("tcp"))
+	d.tracked(d.pod.Status.PodIP, 1)
 	d.begin = time.Now()
 	d.kubectl("delete", "pod", d.pod.Name, "--wait=false", fmt.Sprintf("--grace-period=%d", int(grace.Seconds())))
 	d.event(d.pod, "DrainExpired", "1 session cut", c.LocalAddr().String())
