@@ -1,9 +1,10 @@
 # The real cluster: targets of e2e/, included by the root's Makefile. They need root or sudo, Debian 12, Go, git and make.
 # What else is missing they install, and what they build they keep outside of the clone.
 
+# Most cases wait most of the time, so that more of them run side by side than there are CPUs.
 .PHONY: e2e
 e2e: e2e-build ## all tests on a real Kubernetes cluster (10 minutes; the first time 20 more, to build it)
-	cd e2e && $(AS_ROOT) go test -count=1 -timeout 40m ./...
+	cd e2e && $(AS_ROOT) go test -count=1 -timeout 40m -parallel 8 ./...
 
 .PHONY: e2e-build
 e2e-build: ## what a cluster needs: Kubernetes, containerd, Debian for its nodes

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -36,7 +34,9 @@ func TestFaults(t *testing.T) {
 		{"P22 the table is flushed", testP22Flush},
 		{"P22 events are lost", testP22Overflow},
 		{"P21 the kubelet is killed", testP21},
+		{"P21 the kubelet and the helper are killed", testP21WithHelper},
 		{"P16 the API is gone", testP16},
+		{"the node shuts down", testNodeShutdown},
 	} {
 		if !t.Run(test.name, func(t *testing.T) { test.run(t, newSpace(t, c)) }) {
 			break // the cluster may be anything now
@@ -44,136 +44,51 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A dual-stack pod whose sessions are all of IPv6 is held by them.
-func testP12(t *testing.T, s space) {
-	d := newDrainCase(s, server{grace: 300, dual: true})
-	address := ofIPv6(t, d.podAddresses())
-	all := []conn{
-		d.dial(d.c.Outside, addressOf(address, "tcp")),
-		d.dial(d.node("n2").Namespace(), addressOf(ofIPv6(t, d.service.Spec.ClusterIPs), "tcp")),
-	}
-	d.tracked(address, len(all))
-	d.delete()
-	d.event(d.pod, "Draining", sessions(2), all[0].LocalAddr().String())
-	all[0].Close()
-	d.holds(6 * time.Second)
-	all[1].open()
-	all[1].Close()
-	d.event(d.pod, "Drained", "The last session has ended")
-	d.ends()
-}
-
-func (d *drained) podAddresses() []string {
-	var all []string
-	for _, ip := range d.pod.Status.PodIPs {
-		all = append(all, ip.IP)
-	}
-	return all
-}
-
-func ofIPv6(t *testing.T, addresses []string) string {
-	t.Helper()
-	for _, a := range addresses {
-		if netip.MustParseAddr(a).Is6() {
-			return a
-		}
-	}
-	t.Fatalf("none of %q is of IPv6", addresses)
-	return ""
-}
-
-// A flush of the node's table ends no session, and so it ends no drain: neither before the client's next word nor after.
-func testP22Flush(t *testing.T, s space) {
-	d := newDrainCase(s, server{grace: 300})
-	c := d.dial(d.node("n2").Namespace(), addressOf(d.service.Spec.ClusterIP, "tcp"))
-	d.tracked(d.pod.Status.PodIP, 1)
-	d.delete()
-	d.event(d.pod, "Draining", sessions(1), d.node("n2").Addresses[0]+":")
-	if _, err := d.node("n1").Run(t.Context(), "conntrack", "--flush"); err != nil {
-		t.Fatal(err)
-	}
-	d.holds(8 * time.Second)
-	c.say("download bytes=10&duration=8s")
-	if got := c.rest(); len(got) != 10 {
-		t.Errorf("%d bytes came, want 10: the session was cut", len(got))
-	}
-	c.Close()
-	d.event(d.pod, "Drained", "The last session has ended")
-	d.ends()
-}
-
-// A helper that could not keep up with the kernel's events has lost some: it looks again, and lets nobody go for it.
-func testP22Overflow(t *testing.T, s space) {
-	d := newDrainCase(s, server{grace: 300})
-	c := d.dial(d.c.Outside, d.direct("tcp"))
-	d.tracked(d.pod.Status.PodIP, 1)
-	d.delete()
-	d.event(d.pod, "Draining", sessions(1), c.LocalAddr().String())
-	d.signal("n1", "conndrain-node", "STOP")
-	const datagrams = 20000 // more events than the helper's socket holds
-	if err := flood(d.c.Outside, d.direct("udp"), datagrams); err != nil {
-		t.Error(err)
-	}
-	d.signal("n1", "conndrain-node", "CONT")
-	d.holds(10 * time.Second)
-	c.open()
-	c.Close()
-	d.event(d.pod, "Drained", "The last session has ended")
-	d.ends()
-}
-
-// flood sends datagrams, each from a port of its own.
-func flood(from cluster.Namespace, address string, n int) error {
-	return from.Do(func() error {
-		for range n {
-			c, err := net.Dial("udp", address)
-			if err != nil {
-				return fmt.Errorf("send datagram: %w", err)
-			}
-			_, err = c.Write([]byte("?"))
-			c.Close()
-			if err != nil {
-				return fmt.Errorf("send datagram: %w", err)
-			}
-		}
-		return nil
-	})
-}
-
-// signal sends a signal to the processes of a name on a node.
-func (s space) signal(node, comm, signal string) {
-	s.Helper()
-	script := fmt.Sprintf(`for p in /proc/[0-9]*; do
-		if [ "$(cat $p/comm 2>/dev/null)" = %s ]; then kill -%s ${p#/proc/} && found=1; fi
-	done; [ "$found" ]`, comm, signal)
-	if out, err := s.node(node).Run(s.Context(), "sh", "-c", script); err != nil {
-		s.Fatalf("send SIG%s to %s: %v\n%s", signal, comm, err, out)
-	}
-}
-
 // A kubelet that is killed takes its running hook with it, and the next one runs the hook again from the start. The drain
 // goes on as it was: held by its session, and not for longer than from the first hook's start.
 func testP21(t *testing.T, s space) {
-	const budget = 30 * time.Second
-	d := newDrainCase(s, server{grace: 38})
+	s.killed(func(d *drained) {
+		if err := d.node("n1").Kill(t.Context(), "kubelet"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The same, and the helper is killed with the kubelet: nobody is left who knows when the first hook started.
+func testP21WithHelper(t *testing.T, s space) {
+	s.killed(func(d *drained) {
+		d.signal("n1", "conndrain-node", "KILL")
+		if err := d.node("n1").Kill(t.Context(), "kubelet"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func (s space) killed(kill func(*drained)) {
+	s.Helper()
+	const budget = 40 * time.Second
+	d := newDrainCase(s, server{grace: 50})
 	c := d.dial(d.c.Outside, d.direct("tcp"))
 	d.tracked(d.pod.Status.PodIP, 1)
 	d.delete()
 	d.event(d.pod, "Draining", sessions(1), c.LocalAddr().String())
 	d.holds(3 * time.Second)
-	if err := d.node("n1").Kill(t.Context(), "kubelet"); err != nil {
-		t.Fatal(err)
-	}
-	d.holds(10 * time.Second)
+	kill(d)
+	d.holds(15 * time.Second)
 	c.open()
 	text := d.event(d.pod, "DrainExpired", "1 session cut", c.LocalAddr().String())
-	if after := secondsAfter(t, text); after < budget-time.Second || after > budget+time.Second {
-		t.Errorf("expired %s after the first hook's start, want %s: %s", after, budget, text)
+	if after := secondsAfter(s.T, text); after < budget-2*time.Second || after > budget+2*time.Second {
+		s.Errorf("expired %s after the first hook's start, want %s: %s", after, budget, text)
 	}
 	d.ends()
+	for _, n := range d.c.Nodes {
+		if err := n.AwaitReady(d.Context()); err != nil {
+			s.Fatal(err)
+		}
+	}
 }
 
-var afterSeconds = regexp.MustCompile(`after ([0-9.]+) s`)
+var afterSeconds = regexp.MustCompile(`(?:after|released) ([0-9.]+) s`)
 
 // secondsAfter is how long a drain took, as its Event says.
 func secondsAfter(t *testing.T, text string) time.Duration {
@@ -201,8 +116,15 @@ func testP16(t *testing.T, s space) {
 	}
 	d.delete()
 	d.eventually("the hook runs", func(ctx context.Context) error { return d.runs(ctx, "prestop") })
+	// at once: it would end the watches of others first, for half a minute
+	if err := d.c.Control.Kill(t.Context(), "kube-apiserver"); err != nil {
+		t.Fatal(err)
+	}
 	if err := d.c.Control.StopComponent(t.Context(), "kube-apiserver"); err != nil {
 		t.Fatal(err)
+	}
+	if went := time.Since(d.begin); went > 15*time.Second {
+		t.Fatalf("the API server went only %s after the deletion", went)
 	}
 	// withdrawn by the timeout of a third of the budget
 	const held = 25 * time.Second
@@ -227,6 +149,8 @@ func testP16(t *testing.T, s space) {
 			t.Fatal(err)
 		}
 	}
+	// what it could not say while nobody was there
+	d.event(d.pod, "Drained", "The last session has ended")
 	d.ends()
 	for _, n := range d.c.Nodes {
 		if err := n.AwaitReady(t.Context()); err != nil {
@@ -247,4 +171,15 @@ func (s space) runs(ctx context.Context, comm string) error {
 		}
 	}
 	return fmt.Errorf("no process %s runs", comm)
+}
+
+// signal sends a signal to the processes of a name on a node.
+func (s space) signal(node, comm, signal string) {
+	s.Helper()
+	script := fmt.Sprintf(`for p in /proc/[0-9]*; do
+		if [ "$(cat $p/comm 2>/dev/null)" = %s ]; then kill -%s ${p#/proc/} && found=1; fi
+	done; [ "$found" ]`, comm, signal)
+	if out, err := s.node(node).Run(s.Context(), "sh", "-c", script); err != nil {
+		s.Fatalf("send SIG%s to %s: %v\n%s", signal, comm, err, out)
+	}
 }

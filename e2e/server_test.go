@@ -23,6 +23,7 @@ type server struct {
 	mesh    bool   // its HTTP port is redirected to a proxy in the pod
 	dual    bool   // the Service has both families
 	bare    bool   // no Deployment: no other pod takes the place of one that ends
+	quiet   bool   // no probe: a kubelet's connection is a session too while it is open
 
 	annotations map[string]string
 	change      func(*corev1.PodSpec)     // last
@@ -63,12 +64,16 @@ func (s space) serve(srv server) (corev1.Pod, *corev1.Service) {
 		if err != nil {
 			return err
 		}
-		if !conditions.ready {
-			return fmt.Errorf("pod is %s and not a ready endpoint", pod.Status.Phase)
+		// the list may be older than the slice
+		if !conditions.ready || pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("pod is %s with address %q, its endpoint %+v", pod.Status.Phase, pod.Status.PodIP, conditions)
 		}
 		return nil
 	})
 	for _, n := range s.c.Nodes {
+		if service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && n.Name != srv.node {
+			continue // it has no endpoint
+		}
 		s.eventually("kube-proxy of "+n.Name+" serves "+srv.name, func(ctx context.Context) error {
 			conn, err := s.c.Outside.Dial(ctx, "tcp", s.nodePortOf(service, n.Name, "http"))
 			if err != nil {
@@ -116,6 +121,9 @@ func (srv server) pod() corev1.PodSpec {
 			}},
 			PeriodSeconds: 1, TimeoutSeconds: 5,
 		},
+	}
+	if srv.quiet {
+		main.ReadinessProbe = nil
 	}
 	if srv.preStop > 0 {
 		main.Lifecycle = &corev1.Lifecycle{

@@ -26,7 +26,7 @@ type drained struct {
 	begin   time.Time // of the deletion
 }
 
-// drainCase serves a pod on n1 of the shared cluster. No other takes its place.
+// drainCase serves a pod on n1 of the shared cluster, which has no sessions but the case's. No other takes its place.
 func drainCase(t *testing.T, srv server) *drained {
 	t.Helper()
 	return newDrainCase(productSpace(t), srv)
@@ -40,7 +40,7 @@ func newDrainCase(s space, srv server) *drained {
 	if srv.node == "" {
 		srv.node = "n1"
 	}
-	srv.onTerm, srv.hook, srv.bare = "exit", true, true
+	srv.onTerm, srv.hook, srv.bare, srv.quiet = "exit", true, true, true
 	d := &drained{space: s}
 	d.pod, d.service = s.serve(srv)
 	return d
