@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -44,4 +45,18 @@ func portsFrom(port int) []string {
 		args = append(args, name, fmt.Sprint(port+i))
 	}
 	return args
+}
+
+// P1: a container whose image is changed is started anew in its pod, without a wait for the session that its pod has.
+func TestP1ImageChangeDoesNotDrain(t *testing.T) {
+	t.Parallel()
+	d := drainCase(t, server{grace: 300})
+	c := d.dial(d.c.Outside, d.direct("tcp"))
+	d.tracked(d.pod.Status.PodIP, 1)
+	begin := time.Now()
+	d.kubectl("set", "image", "pod/"+d.pod.Name, "server="+prestopImage)
+	c.rest() // until its server ends
+	if took := time.Since(begin); took > atOnce {
+		t.Errorf("the container ended %s after its image was changed, want 3 s", took)
+	}
 }

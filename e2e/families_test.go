@@ -56,6 +56,12 @@ func TestFamiliesAndProxyModes(t *testing.T) {
 			if nft := strings.Contains(rules, "kube-proxy"); nft != (test.options.ProxyMode == "nftables") {
 				t.Errorf("the node has kube-proxy's nftables: %v", nft)
 			}
+			if !test.v4 {
+				if err := install(t.Context(), c); err != nil {
+					t.Fatal(err)
+				}
+				testP12Only(t, newSpace(t, c))
+			}
 		})
 	}
 }

@@ -31,6 +31,20 @@ func testP12(t *testing.T, s space) {
 	d.ends()
 }
 
+// P12 where there is nothing but IPv6: the hook finds its helper, and sessions count.
+func testP12Only(t *testing.T, s space) {
+	d := newDrainCase(s, server{grace: 300})
+	c := d.dial(d.c.Outside, d.direct("tcp"))
+	d.tracked(d.pod.Status.PodIP, 1)
+	d.delete()
+	d.event(d.pod, "Draining", sessions(1), c.LocalAddr().String())
+	c.Close()
+	d.event(d.pod, "Drained", "The last session has ended")
+	if took := d.ends(); took > limit {
+		t.Errorf("pod went %s after its deletion", took)
+	}
+}
+
 func (d *drained) podAddresses() []string {
 	var all []string
 	for _, ip := range d.pod.Status.PodIPs {
