@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -119,6 +121,12 @@ func TestP28HooksOfAnyReleaseAreServed(t *testing.T) {
 			t.Errorf("%q is answered %+v, want draining with 1 open", body, got)
 		}
 	}
+	for _, body := range recordedRequests(t) {
+		// what it tells of sockets is of another pod
+		if got := d.ask(pod, "n1", body); got.status != http.StatusOK || got.Phase != "draining" || got.Remaining == nil {
+			t.Errorf("%q is answered %+v, want draining", body, got)
+		}
+	}
 	for body, want := range map[string]int{
 		`nonsense`:                 http.StatusBadRequest,
 		strings.Repeat(" ", 1<<20): http.StatusRequestEntityTooLarge,
@@ -134,6 +142,24 @@ func TestP28HooksOfAnyReleaseAreServed(t *testing.T) {
 		t.Errorf("%d Events say Draining, want one of one drain", n)
 	}
 	d.ends()
+}
+
+// recordedRequests are those of every release, as package lifecycle keeps them.
+func recordedRequests(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../lifecycle/testdata/request-*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no request is recorded: %v", err)
+	}
+	var all []string
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, string(b))
+	}
+	return all
 }
 
 // events is how many Events with the reason there are on the pod, each as often as it was said.

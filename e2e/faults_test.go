@@ -31,11 +31,13 @@ func TestFaults(t *testing.T) {
 		run  func(*testing.T, space)
 	}{
 		{"P12 sessions of IPv6 only", testP12},
+		{"P24 an address is used again", testP24},
 		{"P22 the table is flushed", testP22Flush},
 		{"P22 events are lost", testP22Overflow},
 		{"P21 the kubelet is killed", testP21},
 		{"P21 the kubelet and the helper are killed", testP21WithHelper},
 		{"P16 the API is gone", testP16},
+		{"the port is taken", testPortTaken},
 		{"the node shuts down", testNodeShutdown},
 	} {
 		if !t.Run(test.name, func(t *testing.T) { test.run(t, newSpace(t, c)) }) {

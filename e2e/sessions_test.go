@@ -16,6 +16,15 @@ import (
 // atOnce is within settle and a second, on a machine that is five times slower than ours.
 const atOnce = 5 * (5 + 1) * time.Second
 
+// releasedAtOnce blocks until the pod is let go, with the words in the Event, and makes sure that nothing has held it.
+func (d *drained) releasedAtOnce(words ...string) {
+	d.Helper()
+	text := d.event(d.pod, "Drained", words...)
+	if after := secondsAfter(d.T, text); after > atOnce {
+		d.Errorf("released %s after the hook's start: something has held the pod: %s", after, text)
+	}
+}
+
 // P5: a raw TCP connection on which nobody has said a word holds its pod.
 func TestP5SilentTCPHolds(t *testing.T) {
 	t.Parallel()
@@ -52,14 +61,12 @@ func TestP10OutboundPoolDoesNotHold(t *testing.T) {
 		return s.connected(ctx, "n2", database.Status.PodIP, pool.Count)
 	})
 	d.delete()
-	d.event(d.pod, "Drained", "There was no session")
+	d.releasedAtOnce("There was no session")
 	if err := s.connected(t.Context(), "n2", database.Status.PodIP, pool.Count); err != nil {
 		t.Errorf("the pool was not open to the end: %v", err)
 	}
 	s.kubectl("delete", "pod", database.Name, "--grace-period=1") // the pool's program goes on after SIGTERM
-	if took := d.ends(); took > atOnce {
-		t.Errorf("pod went %s after its deletion, its pool has held it", took)
-	}
+	d.ends()
 }
 
 // P11: sessions through the ClusterIP, through the NodePort of another node and straight to the pod count, each once.
@@ -170,13 +177,11 @@ func TestP23HalfClosedByThePodDoesNotHold(t *testing.T) {
 		return d.hasEntry(ctx, "n1", d.pod.Status.PodIP, portOf("tcp"), "CLOSE_WAIT", "sport="+c.port()+" ")
 	})
 	d.delete()
-	d.event(d.pod, "Drained")
+	d.releasedAtOnce()
 	if err := d.hasEntry(t.Context(), "n1", d.pod.Status.PodIP, portOf("tcp"), "sport="+c.port()+" "); err != nil {
 		t.Errorf("the connection was not there to the end: %v", err)
 	}
-	if took := d.ends(); took > atOnce {
-		t.Errorf("pod went %s after its deletion, the connection has held it", took)
-	}
+	d.ends()
 }
 
 // P3: a scraper's keep-alive connection to a port that is in no Service holds nobody, nor does one to a port that is
@@ -196,11 +201,9 @@ func TestP3ScraperDoesNotHold(t *testing.T) {
 			c := d.dial(d.c.Outside, d.direct("tcp"))
 			d.tracked(d.pod.Status.PodIP, 1)
 			d.delete()
-			d.event(d.pod, "Drained")
+			d.releasedAtOnce()
 			c.rest() // the end of the server ends it, and nothing else
-			if took := d.ends(); took > atOnce {
-				t.Errorf("pod went %s after its deletion, the scraper has held it", took)
-			}
+			d.ends()
 		})
 	}
 }
