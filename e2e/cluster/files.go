@@ -41,7 +41,8 @@ type fileData struct {
 type hostEntry struct{ Address, Name string }
 
 var templateFuncs = template.FuncMap{
-	"join": func(all []string) string { return strings.Join(all, ",") },
+	"auditLog": func() string { return AuditLog },
+	"join":     func(all []string) string { return strings.Join(all, ",") },
 	"json": func(v any) (string, error) {
 		b, err := json.Marshal(v)
 		return string(b), err

@@ -14,7 +14,7 @@ import (
 func TestFilesAreWellFormed(t *testing.T) {
 	for _, families := range []Families{IPv4, IPv6, DualStack} {
 		root := t.TempDir()
-		o := Options{Families: families, FeatureGates: map[string]bool{"A": true, "B": false}}
+		o := Options{Families: families, FeatureGates: map[string]bool{"A": true, "B": false}, AuditUser: "system:someone"}
 		o.Defaults()
 		p := plan{families}
 		data := fileData{
@@ -41,9 +41,12 @@ func TestFilesAreWellFormed(t *testing.T) {
 				t.Errorf("%s: %s: %v", families, name, err)
 			}
 		}
+		if err := yaml.UnmarshalStrict(read("etc/kubernetes/audit.yaml"), &anything); err != nil {
+			t.Errorf("%s: audit policy: %v", families, err)
+		}
 		unit := string(read("etc/systemd/system/kube-apiserver.service"))
 		for _, want := range []string{"--feature-gates=A=true,B=false", "--advertise-address=" + p.apiServer().String() + " ",
-			"--service-cluster-ip-range=" + strings.Join(texts(p.services()), ",") + " "} {
+			" --audit-log-path=" + AuditLog + " --enable-aggregator-routing=true ", "--service-cluster-ip-range=" + strings.Join(texts(p.services()), ",") + " "} {
 			if !strings.Contains(unit, want) {
 				t.Errorf("%s: unit of the API server has no %q:\n%s", families, want, unit)
 			}

@@ -24,6 +24,9 @@ const maxNodes = 200
 // minMonitorGracePeriod leaves a kubelet that renews its lease four times in it some seconds to do so.
 const minMonitorGracePeriod = 12 * time.Second
 
+// AuditLog is a file on the machine of the control plane.
+const AuditLog = "/var/log/kube-apiserver-audit.log"
+
 // Options say what a cluster looks like. The zero value is one node with IPv4 and nftables.
 type Options struct {
 	Name      string   // default: one that no other cluster of this machine has
@@ -39,6 +42,9 @@ type Options struct {
 
 	// NodeMonitorGracePeriod is how long a node may be silent before it is called NotReady; default 40 s.
 	NodeMonitorGracePeriod time.Duration
+
+	// AuditUser is whose requests the API server writes down, each in lines of JSON in AuditLog on Control.
+	AuditUser string
 
 	Progress io.Writer `json:"-"` // what is being done, for a person; default: nowhere
 	Stay     bool      // the cluster outlives this process, until somebody calls Stop

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ type Client struct {
 	Count       int           // transfers; 0: until Run is told to stop
 	Concurrency int           // workers, each with a connection of its own; default 1
 	Pause       time.Duration // of each worker between two transfers
+	Spread      time.Duration // each transfer takes up to this much longer than it says, at random
 	Stall       time.Duration // without a byte for this long a transfer counts as cut; default 30 s
 }
 
@@ -77,8 +79,8 @@ func (c *Client) Validate() error {
 	if _, _, err := net.SplitHostPort(c.Address); err != nil {
 		errs = append(errs, fmt.Errorf("address %q: use host:port", c.Address))
 	}
-	if c.Transfer.Bytes < 0 || c.Transfer.Duration < 0 || c.Count < 0 || c.Concurrency < 1 || c.Pause < 0 || c.Stall <= 0 {
-		errs = append(errs, errors.New("bytes, time, count, concurrency, pause and stall cannot be negative"))
+	if c.Transfer.Bytes < 0 || c.Transfer.Duration < 0 || c.Count < 0 || c.Concurrency < 1 || c.Pause < 0 || c.Spread < 0 || c.Stall <= 0 {
+		errs = append(errs, errors.New("bytes, time, count, concurrency, pause, spread and stall cannot be negative"))
 	}
 	return errors.Join(errs...)
 }
@@ -133,7 +135,11 @@ func (c Client) one(ctx context.Context, s session) (int64, error) {
 	defer cancel(nil)
 	stalled := time.AfterFunc(c.Stall, func() { cancel(fmt.Errorf("no byte for %s", c.Stall)) })
 	defer stalled.Stop()
-	n, err := s.transfer(ctx, c.Transfer, func() { stalled.Reset(c.Stall) })
+	t := c.Transfer
+	if c.Spread > 0 {
+		t.Duration += rand.N(c.Spread)
+	}
+	n, err := s.transfer(ctx, t, func() { stalled.Reset(c.Stall) })
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}

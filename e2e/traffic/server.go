@@ -34,6 +34,7 @@ type Server struct {
 	done context.Context // of TCP and WebSocket connections
 	end  context.CancelFunc
 
+	served      served
 	listeners   sync.WaitGroup
 	accepting   sync.WaitGroup // TCP connections
 	connections sync.WaitGroup // the same, accepted
@@ -88,7 +89,11 @@ func listenTCP(port int, actual *int) (net.Listener, error) {
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ready", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("/download", serveDownload)
+	mux.HandleFunc("/download", func(w http.ResponseWriter, r *http.Request) {
+		s.served.begin()
+		defer s.served.end()
+		serveDownload(w, r)
+	})
 	mux.HandleFunc("/websocket", func(w http.ResponseWriter, r *http.Request) { serveWebSocket(s.done, w, r) })
 	return mux
 }

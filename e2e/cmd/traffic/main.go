@@ -85,7 +85,11 @@ func server(args []string) error {
 	}
 	say("serving %+v, at SIGTERM: %s", s.Ports, *onTerm)
 	<-terminated
+	last := traffic.Termination{At: time.Now(), Served: s.Served()}
 	say("SIGTERM")
+	if err := last.Write(); err != nil {
+		return err
+	}
 	if *onTerm == "exit" {
 		return nil // with every connection
 	}
@@ -105,6 +109,7 @@ func client(args []string) error {
 	fs.IntVar(&c.Count, "count", 1, "transfers; 0: until SIGTERM")
 	fs.IntVar(&c.Concurrency, "concurrency", c.Concurrency, "transfers at the same time")
 	fs.DurationVar(&c.Pause, "pause", 0, "pause of each worker between two transfers")
+	fs.DurationVar(&c.Spread, "spread", 0, "each transfer takes up to this much longer, at random")
 	fs.DurationVar(&c.Stall, "stall", c.Stall, "give a transfer up after this long without a byte")
 	if err := parse(fs, args); err != nil {
 		return err
