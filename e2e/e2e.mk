@@ -23,3 +23,8 @@ cluster-load: ## give its nodes the images of this source, so that no registry h
 .PHONY: cluster-down
 cluster-down: ## stop it
 	@cd e2e && $(AS_ROOT) go run ./cmd/cluster down
+
+# It is about the machine as well: on one with other work the figures say little.
+.PHONY: bench-cluster
+bench-cluster: e2e-build ## the product on a real cluster beside what is used today (1 hour; ARGS=--quick: 15 minutes)
+	@mkdir -p bin && cd e2e && $(GO) build -trimpath -o ../bin/bench-cluster ./bench && $(AS_ROOT) ../bin/bench-cluster $(ARGS)
