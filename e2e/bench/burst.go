@@ -17,10 +17,6 @@ const maxRequests = 8
 
 // burst drains one pod, to count what it asks of the API server, and then all pods of a node at once.
 func burst(ctx context.Context, b *bench) error {
-	b.say("one pod alone")
-	if _, err := b.drainAtOnce(ctx, "alone", 1, 1, 5*time.Second); err != nil {
-		return err
-	}
 	one, err := b.drainAtOnce(ctx, "one", 1, 1, 5*time.Second)
 	if err != nil {
 		return err

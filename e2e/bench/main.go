@@ -106,7 +106,7 @@ func run() int {
 	flag.IntVar(&o.sessions, "sessions", 0, "sessions of each of them (default 50)")
 	flag.IntVar(&o.runs, "runs", 0, "rolling restarts with the product's hook (default 5)")
 	flag.IntVar(&o.others, "other-runs", 0, "rolling restarts with each other hook (default 2)")
-	flag.DurationVar(&o.settle, "settle", 5*time.Second, "conndrain.io/settle of the pods that drain one at a time")
+	flag.DurationVar(&o.settle, "settle", time.Second, "conndrain.io/settle of the pods that drain one at a time")
 	flag.Parse()
 	o.defaults()
 	if err := o.validate(); err != nil {
@@ -153,7 +153,8 @@ func (b *bench) add(rows ...row) {
 	}
 }
 
-// measure runs the groups and returns what they found so far, also on an error.
+// measure runs the groups and returns what they found, also on an error. One that fails does not keep the others from it:
+// a run takes long.
 func measure(ctx context.Context, o options) (found report, err error) {
 	b := &bench{options: o, begun: time.Now()}
 	b.report.Facts = facts()
@@ -167,12 +168,14 @@ func measure(ctx context.Context, o options) (found report, err error) {
 			continue
 		}
 		b.say("%s", g.name)
-		if err := g.run(ctx, b); err != nil {
-			if ctx.Err() != nil {
-				err = errors.New("interrupted")
-			}
-			return b.report, fmt.Errorf("%s: %w", g.name, err)
+		failed := g.run(ctx, b)
+		if ctx.Err() != nil {
+			return b.report, fmt.Errorf("%s: interrupted", g.name)
+		}
+		if failed != nil {
+			b.say("%s: %v", g.name, failed)
+			err = errors.Join(err, fmt.Errorf("%s: %w", g.name, failed))
 		}
 	}
-	return b.report, nil
+	return b.report, err
 }

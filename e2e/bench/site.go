@@ -32,6 +32,9 @@ type site struct {
 	dir     string
 }
 
+// startTries is how often a cluster may fail to start in its time, which other work on the machine can make too short.
+const startTries = 3
+
 // open starts a cluster and installs the product.
 func open(ctx context.Context) (*site, error) {
 	dir, err := os.MkdirTemp("", "conndrain-bench-")
@@ -42,7 +45,13 @@ func open(ctx context.Context) (*site, error) {
 	if err := build.Program(ctx, "./cmd/traffic", s.traffic); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	s.Cluster, err = cluster.Start(ctx, cluster.Options{Nodes: 2, AuditUser: product.Account, Progress: os.Stderr})
+	for range startTries {
+		s.Cluster, err = cluster.Start(ctx, cluster.Options{Nodes: 2, AuditUser: product.Account, Progress: os.Stderr})
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -88,7 +97,7 @@ func (s *site) space(ctx context.Context, name string) (remove func() error, err
 	}
 	remove = func() error {
 		if ctx.Err() != nil {
-			return nil // the cluster goes with all
+			return ctx.Err() // the cluster goes with all
 		}
 		none := int64(0)
 		if err := s.Client.CoreV1().Pods(name).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &none}, metav1.ListOptions{}); err != nil {

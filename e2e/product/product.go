@@ -22,7 +22,8 @@ const (
 	// Account is whom the API server takes a helper for.
 	Account = "system:serviceaccount:" + Namespace + ":conndrain-node"
 	// Name is the helpers' DaemonSet, and the value of their label NameLabel.
-	Name      = "conndrain-node"
+	Name = "conndrain-node"
+	// NameLabel is the label that helpers are found by.
 	NameLabel = "app.kubernetes.io/name"
 
 	nodeImage    = "conndrain.local/conndrain-node:e2e"
@@ -60,7 +61,10 @@ func Install(ctx context.Context, c *cluster.Cluster) error {
 		return fmt.Errorf("find the manifests: %w", err)
 	}
 	repository, tag, _ := strings.Cut(nodeImage, ":")
-	overlay := fmt.Sprintf("resources: [%s]\nimages:\n- {name: conndrain-node, newName: %s, newTag: %s}\n", manifests, repository, tag)
+	overlay := fmt.Sprintf("resources: [%s]\nimages:\n", manifests)
+	for _, name := range []string{"conndrain-node", "ghcr.io/conndrain/conndrain-node"} { // whichever the manifests have
+		overlay += fmt.Sprintf("- {name: %s, newName: %s, newTag: %s}\n", name, repository, tag)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
 		return fmt.Errorf("write overlay: %w", err)
 	}
