@@ -76,7 +76,7 @@ func (h helper) metric(ctx context.Context, name string) (float64, error) {
 	return 0, nil
 }
 
-const draining = `conndrain_drains{phase="Draining"}`
+const draining = `conndrain_drains{phase="draining"}`
 
 // awaitDraining blocks until n drains have passed the withdrawal and wait for sessions.
 func (h helper) awaitDraining(ctx context.Context, n int) error {

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/conndrain/conndrain/e2e/traffic"
 )
 
 // populate binds pods to the crowded Node and writes the status of ones that run. The first of them have the addresses of
@@ -44,7 +46,8 @@ func ordinary(n int) *corev1.Pod {
 	container := func(name string, port int) corev1.Container {
 		c := corev1.Container{
 			Name: name, Image: "registry.example.com/team/" + name + ":v1.2.3",
-			Ports: []corev1.ContainerPort{{Name: name, ContainerPort: int32(port)}},
+			// the second is where the sessions of the real pods are
+			Ports: []corev1.ContainerPort{{Name: name, ContainerPort: int32(port)}, {Name: name + "-tcp", ContainerPort: int32(traffic.DefaultPorts.TCP)}},
 			Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("32Mi")},
 				Limits:   corev1.ResourceList{"memory": resource.MustParse("64Mi")},

@@ -122,16 +122,24 @@ func (s *site) space(ctx context.Context, name string) (remove func() error, err
 // patience is for what takes seconds: a machine that is busy makes a run longer, never wrong.
 const patience = 15 * time.Minute
 
+// sayEvery is how often a person is told what takes so long.
+const sayEvery = 20 * time.Second
+
 // await polls until try returns nil; its last error comes back when patience is over.
 func await(ctx context.Context, what string, try func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	said := time.Now()
 	for {
 		err := try(limited)
 		if err == nil {
 			return nil
+		}
+		if time.Since(said) > sayEvery {
+			said = time.Now()
+			fmt.Fprintf(os.Stderr, "bench: waits until %s: %v\n", what, err)
 		}
 		select {
 		case <-ctx.Done():
