@@ -45,18 +45,23 @@ func (s *site) follow(ctx context.Context, namespace string) (*chronicle, error)
 		cancel()
 		f.Shutdown()
 	}
-	_, podsErr := f.Core().V1().Pods().Informer().AddEventHandler(handler(c.pod))
-	_, slicesErr := f.Discovery().V1().EndpointSlices().Informer().AddEventHandler(handler(c.slice))
+	pods, podsErr := f.Core().V1().Pods().Informer().AddEventHandler(handler(c.pod))
+	slices, slicesErr := f.Discovery().V1().EndpointSlices().Informer().AddEventHandler(handler(c.slice))
 	if err := errors.Join(podsErr, slicesErr); err != nil {
 		cancel()
 		return nil, fmt.Errorf("follow pods: %w", err)
 	}
 	f.Start(ctx.Done())
-	for kind, ok := range f.WaitForCacheSync(ctx.Done()) {
-		if !ok {
-			c.end()
-			return nil, fmt.Errorf("follow pods: no list of %s", kind)
+	// the handlers, not only the caches, have seen what there is
+	err := await(ctx, "pods and EndpointSlices are listed", func(context.Context) error {
+		if !pods.HasSynced() || !slices.HasSynced() {
+			return errors.New("they are not")
 		}
+		return nil
+	})
+	if err != nil {
+		c.end()
+		return nil, err
 	}
 	return c, nil
 }

@@ -61,10 +61,10 @@ func Install(ctx context.Context, c *cluster.Cluster) error {
 		return fmt.Errorf("find the manifests: %w", err)
 	}
 	repository, tag, _ := strings.Cut(nodeImage, ":")
-	overlay := fmt.Sprintf("resources: [%s]\nimages:\n", manifests)
-	for _, name := range []string{"conndrain-node", "ghcr.io/conndrain/conndrain-node"} { // whichever the manifests have
-		overlay += fmt.Sprintf("- {name: %s, newName: %s, newTag: %s}\n", name, repository, tag)
-	}
+	overlay := fmt.Sprintf("resources: [%s]\nimages:\n"+
+		"- {name: conndrain-node, newName: %[2]s, newTag: %[3]s}\n"+
+		"- {name: ghcr.io/conndrain/conndrain-node, newName: %[2]s, newTag: %[3]s}\n", // whichever the manifests have
+		manifests, repository, tag)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
 		return fmt.Errorf("write overlay: %w", err)
 	}
