@@ -30,7 +30,11 @@ func atMost[T int | int64 | float64 | time.Duration](what string, measured, limi
 	case share > 0:
 		by = fmt.Sprintf("%.0f %% over", 100*share)
 	}
-	return row{What: what, Must: "<= " + show(limit), Measured: show(measured), Met: &met, By: by}
+	must := "<= " + show(limit)
+	if limit == 0 {
+		must = show(limit)
+	}
+	return row{What: what, Must: must, Measured: show(measured), Met: &met, By: by}
 }
 
 // holds is a row of something that is so or not.
