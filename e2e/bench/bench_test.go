@@ -68,7 +68,7 @@ More:
 }
 
 func TestOptions(t *testing.T) {
-	o := options{quick: true, output: "yaml", only: "hook,nothing", burst: 1000, settle: time.Second}
+	o := options{quick: true, output: "yaml", only: "hook,nothing", hooks: "sleep 7", burst: 1000, settle: time.Second}
 	o.defaults()
 	if o.ends >= 100 || o.burst != 1000 {
 		t.Errorf("defaults made %+v", o)
@@ -77,7 +77,7 @@ func TestOptions(t *testing.T) {
 	if err == nil {
 		t.Fatal("options are valid")
 	}
-	for _, want := range []string{`output "yaml"`, "burst 1000", `group "nothing"`} {
+	for _, want := range []string{`output "yaml"`, "burst 1000", `group "nothing"`, `hook "sleep 7"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, want %q in it", err, want)
 		}

@@ -16,6 +16,7 @@ import (
 // options are the flags.
 type options struct {
 	only   string
+	hooks  string
 	quick  bool
 	output string
 	check  bool
@@ -60,7 +61,19 @@ func (o *options) validate() error {
 			errs = append(errs, fmt.Errorf("no group %q: use %s", name, strings.Join(groupNames(), ", ")))
 		}
 	}
+	for _, name := range o.chosenHooks() {
+		if !slices.Contains(hookNames(), name) {
+			errs = append(errs, fmt.Errorf("no hook %q: use %s", name, strings.Join(hookNames(), ", ")))
+		}
+	}
 	return errors.Join(errs...)
+}
+
+func (o *options) chosenHooks() []string {
+	if o.hooks == "" {
+		return hookNames()
+	}
+	return strings.Split(o.hooks, ",")
 }
 
 func (o *options) chosen() []string {
@@ -98,6 +111,7 @@ func main() { os.Exit(run()) }
 func run() int {
 	var o options
 	flag.StringVar(&o.only, "only", "", "comma separated groups to run: "+strings.Join(groupNames(), ", "))
+	flag.StringVar(&o.hooks, "hooks", "", "comma separated hooks of the rolling restarts: "+strings.Join(hookNames(), ", "))
 	flag.BoolVar(&o.quick, "quick", false, "small numbers, to see that it works: no figures to quote")
 	flag.StringVar(&o.output, "output", "markdown", "markdown or json")
 	flag.BoolVar(&o.check, "check", false, "exit with 1 if something was not met")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -42,11 +43,22 @@ var preStops = []preStop{
 	{name: "conndrain", ours: true},
 }
 
+func hookNames() []string {
+	var names []string
+	for _, p := range preStops {
+		names = append(names, p.name)
+	}
+	return names
+}
+
 // rollouts restarts a Deployment under load, with each kind of hook, without and with busy keep-alive clients.
 func rollouts(ctx context.Context, b *bench) error {
 	var all []restart
 	for _, busy := range []bool{false, true} {
 		for _, p := range preStops {
+			if !slices.Contains(b.chosenHooks(), p.name) {
+				continue
+			}
 			some, err := b.restarts(ctx, p, busy)
 			all = append(all, some...)
 			if err != nil {
