@@ -75,10 +75,10 @@ func (h *Helper) serve(ctx context.Context, g *errgroup.Group, a netip.Addr, por
 	g.Go(func() error {
 		for {
 			err := h.serveOnce(ctx, address, s, known)
-			if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
+			if errors.Is(err, http.ErrServerClosed) {
 				return nil
 			}
-			if h.deaf.set(address, err) {
+			if ctx.Err() == nil && h.deaf.set(address, err) {
 				h.config.Logger.Error("a port cannot be listened on: it is tried again", "address", address, "err", err)
 				h.events.deaf(h.config.Node, address, err)
 			}

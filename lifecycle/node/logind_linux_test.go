@@ -28,7 +28,7 @@ type bus struct {
 func (b *bus) start() {
 	b.t.Helper()
 	// A socket's path may not be longer than 107 bytes, which a test's own directory is.
-	dir, err := os.MkdirTemp("", "bus") //nolint:usetesting // see above
+	dir, err := os.MkdirTemp("", "bus")
 	must(b.t, err)
 	b.t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	b.socket = filepath.Join(dir, "socket")

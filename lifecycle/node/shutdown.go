@@ -64,29 +64,41 @@ func newShutdown(c Config, client kubernetes.Interface) *shutdown {
 }
 
 // begun says whether the node is shutting down. It blocks for as long as that may
-// take to show, or until ctx ends. An error means that it is unknown.
+// take to show, and for one look more at the most, or until ctx ends. An error means
+// that it is unknown: nobody said no in the second half of that time.
 func (s *shutdown) begun(ctx context.Context) (bool, error) {
-	ctx, stop := context.WithTimeout(ctx, shutdownLook)
-	defer stop()
+	begin := time.Now()
 	yes, err := s.askLogind(ctx)
 	if err == nil {
 		return yes, nil
 	}
 	s.log.Debug("logind cannot be asked: the Node is", "err", err)
+	end := time.NewTimer(shutdownLook - time.Since(begin))
+	defer end.Stop()
 	tick := time.NewTicker(nodeEvery)
 	defer tick.Stop()
-	for {
-		yes, latest := s.onNode(ctx)
+	for denied := false; ; {
+		yes, failure := s.onNode(ctx)
 		if yes {
 			return true, nil
 		}
-		if ctx.Err() == nil {
-			err = latest // the end of the time for it is no answer
+		if failure == nil {
+			denied = time.Since(begin) >= shutdownLook/2
+			err = nil
+		} else if !denied {
+			err = failure
+		}
+		select {
+		case <-end.C: // a look that began now would be cut off by it
+			return false, err
+		default:
 		}
 		select {
 		case <-tick.C:
-		case <-ctx.Done():
+		case <-end.C:
 			return false, err
+		case <-ctx.Done():
+			return false, ctx.Err()
 		}
 	}
 }
@@ -100,6 +112,8 @@ func (s *shutdown) askLogind(ctx context.Context) (bool, error) {
 // onNode says whether the kubelet says so, by an answer that is hardly older than
 // the call.
 func (s *shutdown) onNode(ctx context.Context) (bool, error) {
+	ctx, stop := context.WithTimeout(ctx, nodeTimeout)
+	defer stop()
 	select {
 	case s.looking <- struct{}{}:
 	case <-ctx.Done():
@@ -110,8 +124,6 @@ func (s *shutdown) onNode(ctx context.Context) (bool, error) {
 	if now.Sub(s.last.at) < nodeEvery/2 {
 		return s.last.yes, nil
 	}
-	ctx, stop := context.WithTimeout(ctx, nodeTimeout)
-	defer stop()
 	n, err := s.node(ctx)
 	if err != nil {
 		return false, fmt.Errorf("get node: %w", err)

@@ -50,13 +50,14 @@ func TestNodeShutdown(t *testing.T) {
 		{"the API does not answer", logind(false, errNoBus), says(nil), false, true, shutdownLook},
 		{"the API answers late", logind(false, errNoBus), says(nil, nil, up), false, false, shutdownLook},
 		{"the API answers no more", logind(false, errNoBus), says(up, nil), false, true, shutdownLook},
+		{"the API misses one answer", logind(false, errNoBus), says(up, up, up, up, nil), false, false, shutdownLook},
 		{"both hang", func(ctx context.Context) (bool, error) {
 			<-ctx.Done()
 			return false, ctx.Err()
 		}, func(ctx context.Context) (*corev1.Node, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}, false, true, shutdownLook},
+		}, false, true, logindTimeout + 2*nodeTimeout},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

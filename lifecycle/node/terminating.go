@@ -35,7 +35,7 @@ func (v *vigil) confirmWith(ctx context.Context, a liveAnswer, now time.Time) {
 		v.cancelled = true
 	case a.pod.DeletionTimestamp == nil:
 		// A pod that ends with its node is not deleted.
-		v.confirmBy = now.Add(shutdownLook + time.Second)
+		v.confirmBy = now.Add(shutdownLook + 2*nodeTimeout)
 		v.tasks.Go(func() {
 			stopping, err := v.shutdown.begun(ctx)
 			v.stops <- stopAnswer{stopping, err}
