@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,9 +56,9 @@ func TestP13HostNetwork(t *testing.T) {
 	pods := s.api.CoreV1().Pods(namespace)
 	host, err := pods.Create(t.Context(), host, metav1.CreateOptions{})
 	must(t, err)
-	reviews := 0
+	var reviews atomic.Int32
 	s.api.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		reviews++
+		reviews.Add(1)
 		r := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
 		if r.Spec.Token == "good" && len(r.Spec.Audiences) == 1 {
 			r.Status = review()
@@ -113,8 +114,8 @@ func TestP13HostNetwork(t *testing.T) {
 	if a, status := s.askFrom(s.lab.Pod, "good", lifecycle.DrainRequest{}); status != http.StatusOK || a.RemainingSeconds != nil {
 		t.Errorf("%d %+v: a token made a pod another one", status, a)
 	}
-	if reviews > 3 {
-		t.Errorf("%d reviews", reviews)
+	if n := reviews.Load(); n > 3 {
+		t.Errorf("%d reviews", n)
 	}
 	d := s.drainOf("uid-9")
 	own.end(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -191,12 +192,17 @@ func TestTokenReviewsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &apiOfTokens{}
 		i := api.identity(hostPod())
+		var mu sync.Mutex
 		var now, most int
 		i.review = func(ctx context.Context, _ string) (authenticationv1.TokenReviewStatus, error) {
+			mu.Lock()
 			now++
 			most = max(most, now)
+			mu.Unlock()
 			<-ctx.Done()
+			mu.Lock()
 			now--
+			mu.Unlock()
 			return authenticationv1.TokenReviewStatus{}, ctx.Err()
 		}
 		done := make(chan error)

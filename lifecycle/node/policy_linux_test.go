@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/conndrain/conndrain/conntrack/netlab"
 	"github.com/conndrain/conndrain/lifecycle"
 )
 
@@ -220,15 +222,16 @@ func TestP18MinDelay(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, annotated(tc.annotations), quick)
-			gets := 0
+			s := prepareScene(t, netlab.LabOptions{}, annotated(tc.annotations), func(c *Config) { c.Policy = quick })
+			var gets atomic.Int32
 			s.api.PrependReactor("get", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
-				gets++
+				gets.Add(1)
 				if tc.fails {
 					return true, nil, errors.New("connection refused")
 				}
 				return false, nil, nil
 			})
+			s.start()
 			if tc.service != nil {
 				_, err := s.api.CoreV1().Services(namespace).Create(t.Context(), tc.service, metav1.CreateOptions{})
 				must(t, err)
@@ -244,8 +247,8 @@ func TestP18MinDelay(t *testing.T) {
 			if a.Reason != lifecycle.Drained || took < tc.least-100*time.Millisecond || took > tc.most {
 				t.Errorf("%s after %s, want %s after %s", a.Reason, took, lifecycle.Drained, tc.least)
 			}
-			if gets > 1 {
-				t.Errorf("%d GETs of one Service", gets)
+			if n := gets.Load(); n > 1 {
+				t.Errorf("%d GETs of one Service", n)
 			}
 		})
 	}

@@ -21,10 +21,10 @@ import (
 
 var errAway = errors.New("connection refused")
 
-// away makes requests of a kind fail while the switch is on.
+// away makes requests of a kind fail while the switch is on. It has to be called
+// before the helper runs.
 func (s *scene) away(verb, resource string) *atomic.Bool {
 	on := new(atomic.Bool)
-	on.Store(true)
 	s.api.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 		return on.Load(), nil, errAway
 	})
@@ -123,10 +123,12 @@ func TestDeletedWhileTheNodeIsAskedFor(t *testing.T) {
 // what was assumed meanwhile is forgotten.
 func TestAPIAwayAtTheLiveGET(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, nil, quick)
+	s := prepareScene(t, netlab.LabOptions{}, nil, func(c *Config) { c.Policy = quick })
+	away := s.away("get", "pods")
+	s.start()
 	l := s.serve()
 	c := s.connect(l)
-	away := s.away("get", "pods")
+	away.Store(true)
 	s.eventually("held", func() error {
 		if a := s.ask(lifecycle.DrainRequest{}); a.Phase != "withdrawing" {
 			return errors.New("phase is " + a.Phase)
@@ -162,15 +164,18 @@ func TestAPIAwayInTheMiddle(t *testing.T) {
 		watches <- w
 		return true, w, nil
 	})
+	var all []*atomic.Bool
+	for _, verb := range []string{"get", "list", "create"} {
+		all = append(all, s.away(verb, "*"))
+	}
 	s.start()
 	c := s.connect(s.serve())
 	s.delete(60)
 	s.withdraw()
 	s.reaches(lifecycle.Draining, 1)
 	// Every way to the API is cut, and its watch ends with an error.
-	var all []*atomic.Bool
-	for _, verb := range []string{"get", "list", "create"} {
-		all = append(all, s.away(verb, "*"))
+	for _, on := range all {
+		on.Store(true)
 	}
 	(<-watches).Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
 	s.reaches(lifecycle.Draining, 1)
@@ -197,6 +202,7 @@ func TestAPIAwayBeforeTheFirstList(t *testing.T) {
 	t.Parallel()
 	s := prepareScene(t, netlab.LabOptions{}, nil, func(c *Config) { c.Policy = quick })
 	away := s.away("list", "pods")
+	away.Store(true)
 	s.run()
 	s.eventually("a hook is told to come again", func() error {
 		resp, err := s.http.Post("http://"+s.address(), "", http.NoBody)
@@ -224,8 +230,9 @@ func TestAPIAwayBeforeTheFirstList(t *testing.T) {
 // P16: slices that cannot be listed hold the pod for the withdrawal's time only.
 func TestP16SlicesCannotBeListed(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, nil, quick)
-	s.away("list", "endpointslices")
+	s := prepareScene(t, netlab.LabOptions{}, nil, func(c *Config) { c.Policy = quick })
+	s.away("list", "endpointslices").Store(true)
+	s.start()
 	s.delete(10)
 	begin := time.Now()
 	a := s.hook()
