@@ -26,6 +26,15 @@ type faulty struct {
 	noDump error
 	// listenErr makes joining fail.
 	listenErr error
+	// unreachable is what the kernel says to a question.
+	unreachable error
+}
+
+func (k *faulty) reachable() error {
+	if k.unreachable != nil {
+		return k.unreachable
+	}
+	return k.kernel.reachable()
 }
 
 type faultyListener struct {
@@ -166,7 +175,7 @@ func TestP22RealOverflow(t *testing.T) {
 	})
 	r.mu.Unlock()
 	counts(t, w, 16_010, 0, 0)
-	if s := r.Stats(); s.Losses == 0 || s.Snapshots < 2 {
+	if s := r.Stats(); s.Losses == 0 || s.Snapshots < 2 || s.SnapshotsTook <= s.LastSnapshot {
 		t.Errorf("stats = %+v, want a loss and a second snapshot", s)
 	}
 }
@@ -333,6 +342,13 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	r.kernel = k
 	if _, err := r.Watch(t.Context(), target); !errors.Is(err, ErrPermission) {
 		t.Errorf("watch without the right: %v, want ErrPermission", err)
+	}
+	if err := r.Ready(); err != nil {
+		t.Errorf("a kernel that answers is not ready: %v", err)
+	}
+	k.unreachable = translate("ask for flows", unix.EPERM)
+	if err := r.Ready(); !errors.Is(err, ErrPermission) {
+		t.Errorf("ready without the right: %v, want ErrPermission", err)
 	}
 }
 

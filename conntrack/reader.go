@@ -28,6 +28,8 @@ type Stats struct {
 	// Snapshots were taken, the latest of them in LastSnapshot.
 	Snapshots    int
 	LastSnapshot time.Duration
+	// SnapshotsTook is how long all of them took together.
+	SnapshotsTook time.Duration
 	// Sweeps asked for known sessions again, the latest of them for LastSweepFlows
 	// flows in LastSweep.
 	Sweeps         int
@@ -75,6 +77,14 @@ func NewReader(cfg Config) *Reader {
 		hosts: make(map[netip.Addr]*host),
 		walk:  make(chan struct{}, 1), sweep: make(chan struct{}, 1),
 	}
+}
+
+// Ready says whether the kernel lets connection tracking be read here: one question
+// for one flow that there cannot be. It does not block. Errors are ErrPermission and
+// ErrUnsupported, wrapped, and whatever else the kernel answers.
+func (r *Reader) Ready() error {
+	_, err := r.prepare()
+	return err
 }
 
 // Stats returns the Reader's figures now.
@@ -137,6 +147,7 @@ func (r *Reader) noteSnapshot(took time.Duration) {
 	defer r.mu.Unlock()
 	r.stats.Snapshots++
 	r.stats.LastSnapshot = took
+	r.stats.SnapshotsTook += took
 }
 
 // snapshot walks the table for the wishes and hands the flows that concern one of
