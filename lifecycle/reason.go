@@ -14,6 +14,8 @@ const (
 	NotTerminating Reason = "NotTerminating"
 	// ReleasedByUser: a person ended the drain.
 	ReleasedByUser Reason = "ReleasedByUser"
+	// Disabled: the helper holds nothing, the hook has only slept.
+	Disabled Reason = "Disabled"
 	// Cancelled: the one who waited gave up.
 	Cancelled Reason = "Cancelled"
 )

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ type flags struct {
 	shutdownWindow       time.Duration
 	kubeletConfig        string
 	kubeconfig           string
+	observe              bool
 }
 
 func (f *flags) add(fs *pflag.FlagSet) {
@@ -30,6 +32,7 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.systemBus, "system-bus", node.DefaultSystemBus, "the host's D-Bus socket, to tell a node shutdown by; where it is missing, the Node's status tells")
 	fs.DurationVar(&f.shutdownWindow, "shutdown-window", 0, "how long the kubelet gives pods when the node shuts down (default: what --kubelet-config says, else 30s)")
 	fs.StringVar(&f.kubeletConfig, "kubelet-config", "", "the kubelet's configuration file, such as /var/lib/kubelet/config.yaml")
+	fs.BoolVar(&f.observe, "observe", false, "tell by an Event which sessions pods without a hook still have when they are deleted")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "a file to find the API by (default: the pod's own account)")
 }
 
@@ -50,6 +53,12 @@ func (f *flags) config(getenv func(string) string) (node.Config, error) {
 			continue
 		}
 		c.Addresses = append(c.Addresses, a)
+	}
+	if text := getenv("CONNDRAIN_DISABLE"); text != "" {
+		var err error
+		if c.Disabled, err = strconv.ParseBool(text); err != nil {
+			errs = append(errs, fmt.Errorf("CONNDRAIN_DISABLE=%s: it is true or false", text))
+		}
 	}
 	return c, errors.Join(errs...)
 }

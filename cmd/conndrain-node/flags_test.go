@@ -49,3 +49,18 @@ func TestConfig(t *testing.T) {
 		})
 	}
 }
+
+func TestDisable(t *testing.T) {
+	for text, want := range map[string]bool{"": false, "false": false, "0": false, "true": true, "1": true} {
+		c, err := new(flags).config(func(name string) string {
+			return map[string]string{"CONNDRAIN_DISABLE": text}[name]
+		})
+		if err != nil || c.Disabled != want {
+			t.Errorf("CONNDRAIN_DISABLE=%s: %v, %v", text, c.Disabled, err)
+		}
+	}
+	_, err := new(flags).config(func(string) string { return "maybe" })
+	if err == nil || !strings.Contains(err.Error(), "CONNDRAIN_DISABLE=maybe") {
+		t.Errorf("CONNDRAIN_DISABLE=maybe: %v", err)
+	}
+}

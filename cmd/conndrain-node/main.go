@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/conndrain/conndrain/conntrack"
+	"github.com/conndrain/conndrain/lifecycle"
 	"github.com/conndrain/conndrain/lifecycle/node"
 )
 
@@ -60,6 +61,7 @@ environment where it is: NODE_NAME from spec.nodeName, HOST_IPS from status.host
 		SilenceErrors: true,
 	}
 	f.add(cmd.Flags())
+	cmd.AddCommand(newStatus(), newRelease())
 	return cmd
 }
 
@@ -71,7 +73,11 @@ func serve(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	c.Logger = log
+	c.Logger, c.Version, c.LocalSocket = log, version, lifecycle.LocalSocket
+	if f.observe {
+		// Whole walks of the table are streamed: they hold no CPU for long.
+		c.Observe = conntrack.NewReader(conntrack.Config{Snapshot: conntrack.Stream, Logger: log})
+	}
 	client, err := connect(f.kubeconfig)
 	if err != nil {
 		return err

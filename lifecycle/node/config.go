@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/conndrain/conndrain/conntrack"
 	"github.com/conndrain/conndrain/lifecycle"
 )
 
@@ -28,6 +29,17 @@ type Config struct {
 	// be empty.
 	ShutdownWindow time.Duration
 	KubeletConfig  string
+	// Disabled makes every hook return after its own fallback sleep: no sessions are
+	// read then, and nothing else is done for the pod.
+	Disabled bool
+	// Observe reads the sessions of pods without a hook when they are deleted; nil
+	// leaves them alone.
+	Observe *conntrack.Reader
+	// LocalSocket is where the helper answers people who run a command in its
+	// container; empty is nowhere.
+	LocalSocket string
+	// Version is the helper's, for people.
+	Version string
 	// Policy is how long a release waits when nothing blocks any more.
 	Policy lifecycle.Policy
 	// Logger gets state changes; nil discards them.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/conndrain/conndrain/conntrack"
 	"github.com/conndrain/conndrain/lifecycle"
@@ -54,6 +55,12 @@ type drain struct {
 	by, why string
 	// reported is the latest look at the pod's own sockets that no watch has had yet.
 	reported *conntrack.SocketReport
+
+	// fallback is the longest that a hook sleeps where nobody tells it about sessions.
+	fallback time.Duration
+
+	sight sight
+	free  freed
 }
 
 // state is what a drain has come to.
@@ -244,6 +251,27 @@ func (d *drain) become(s state) bool {
 		close(d.released)
 	}
 	return true
+}
+
+// name is that of the pod.
+func (d *drain) name() types.NamespacedName {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return types.NamespacedName{Namespace: d.pod.Namespace, Name: d.pod.Name}
+}
+
+// waited is how long ago the pod's first hook started.
+func (d *drain) waited(now time.Time) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return now.Sub(d.first)
+}
+
+// releasedBy says who ended the drain, and why if that was given.
+func (d *drain) releasedBy() (by, why string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.by, d.why
 }
 
 // now returns what the drain has come to.

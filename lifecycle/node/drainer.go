@@ -89,6 +89,7 @@ type vigil struct {
 	looks   looks
 	pending bool // the sockets have not confirmed the counts yet
 	said    bool // by an Event, that the pod waits
+	freedom freedom
 }
 
 type liveAnswer struct {
@@ -154,6 +155,7 @@ func (v *vigil) run(ctx context.Context) {
 		case <-v.routeChanges():
 			v.follow(time.Now())
 		case <-v.watchChanges():
+			v.freedom.changed(time.Now())
 			select {
 			case <-time.After(lookPause):
 			case <-timer.C:
@@ -192,13 +194,6 @@ func (v *vigil) settingsNow() lifecycle.Settings {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.settings
-}
-
-// waited is how long ago the pod's first hook started.
-func (v *vigil) waited(now time.Time) time.Duration {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return now.Sub(v.first)
 }
 
 // prepare begins what a terminating pod needs and has not got.
@@ -334,6 +329,7 @@ func (v *vigil) opened(a openAnswer, now time.Time) {
 		return
 	}
 	v.watch, v.fault = a.watch, nil
+	v.sight.opens(a.watch.Sessions, v.begun)
 }
 
 // follow takes in what the slices say.
@@ -422,12 +418,14 @@ func (v *vigil) conclude(d lifecycle.Decision, deadline time.Time, c conntrack.C
 	if v.watch != nil && c.Blocking() > 0 && (d.Phase == lifecycle.Released || !v.said) {
 		left = blocking(v.watch.Sessions())
 	}
+	v.measure(d, c, now)
 	v.blind.saw(c, d.Phase == lifecycle.Released)
-	v.become(state{phase: d.Phase, reason: d.Reason, counts: c, cut: d.Reason == lifecycle.Expired})
-	if d.Phase == lifecycle.Draining && c.Known && c.Blocking() > 0 && !v.said {
-		v.said = true
-		v.events.draining(pod, left, deadline.Sub(now), v.begun)
+	v.sight.notes(v.unknownBecause())
+	if d.Phase == lifecycle.Released {
+		v.sight.closes(left)
 	}
+	v.become(state{phase: d.Phase, reason: d.Reason, counts: c, cut: d.Reason == lifecycle.Expired})
+	v.sayDraining(d, deadline, c, left, now)
 	if d.Phase != lifecycle.Released {
 		return
 	}
@@ -444,16 +442,42 @@ func (v *vigil) conclude(d lifecycle.Decision, deadline time.Time, c conntrack.C
 		v.events.expired(pod, c, left, waited, v.begun, v.unknownBecause())
 	case lifecycle.ReleasedByUser:
 		by, why := v.releasedBy()
-		v.events.released(pod, c, waited, by, why)
+		v.events.released(pod, c, left, waited, v.begun, by, why)
 	default:
 	}
 }
 
-// releasedBy says who ended the drain, and why if that was given.
-func (v *vigil) releasedBy() (by, why string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.by, v.why
+// measure counts what came late, and from when on nothing holds the pod.
+func (v *vigil) measure(d lifecycle.Decision, c conntrack.Counts, now time.Time) {
+	v.tally.late.Add(float64(v.freedom.arrived(c, v.routed)))
+	v.freedom.saw(c, now)
+	v.freedom.decided(d)
+	if d.Reason == lifecycle.Drained {
+		if due, ok := v.freedom.due(v.withdrawnAt, now); ok {
+			v.free.at(due)
+		}
+	}
+}
+
+// unknownFor is how long sessions may be unknown before people are told.
+const unknownFor = 5 * time.Second
+
+// sayDraining says once for a drain that the pod is held, as soon as it is: by how
+// many sessions, or that they cannot be read. That it settled and then was held
+// again is not said, however often: the last Event tells how many were new.
+func (v *vigil) sayDraining(d lifecycle.Decision, deadline time.Time, c conntrack.Counts, left []conntrack.Session, now time.Time) {
+	if v.said || d.Phase != lifecycle.Draining {
+		return
+	}
+	switch {
+	case c.Known && c.Blocking() > 0:
+		v.events.draining(v.current(), c, left, deadline.Sub(now), v.begun)
+	case !c.Known && v.unknownBecause() != nil && now.Sub(v.begun) > unknownFor:
+		v.events.unknown(v.current(), deadline.Sub(now), v.unknownBecause())
+	default:
+		return
+	}
+	v.said = true
 }
 
 // unknownBecause says what kept the sessions unknown, or nothing.

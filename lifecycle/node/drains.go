@@ -98,5 +98,5 @@ func (all *drains) close() {
 
 // lasts says whether a pod that was released for this reason is on its way out.
 func lasts(r lifecycle.Reason) bool {
-	return r == lifecycle.Drained || r == lifecycle.Expired || r == lifecycle.ReleasedByUser
+	return r == lifecycle.Drained || r == lifecycle.Expired || r == lifecycle.ReleasedByUser || r == lifecycle.Disabled
 }

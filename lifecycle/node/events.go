@@ -22,18 +22,59 @@ const (
 	reasonPartialHook   = "PartialHook"
 	reasonDeaf          = "PortTaken"
 	reasonMalformed     = "MalformedAnnotation"
+	reasonDisabled      = "DrainDisabled"
+	reasonAtDeletion    = "SessionsAtDeletion"
 )
 
 // maxPeers is how many sessions an Event names.
 const maxPeers = 5
 
-// events tell people what happens to a pod: one at each state change, no more.
+// events tell people what happens to a pod: one when it is held, one when it is let
+// go, and one for each fault of the pod's own. What happens between is not told, so
+// that a pod that settles and is held again a hundred times makes no more of them.
 type events struct{ recorder record.EventRecorder }
 
 // draining says what a pod is held for.
-func (e events) draining(pod *corev1.Pod, left []conntrack.Session, remaining time.Duration, begun time.Time) {
-	e.recorder.Eventf(pod, corev1.EventTypeNormal, reasonDraining, "Waiting up to %s for %s: %s",
-		inSeconds(remaining), number(len(left), "session"), peers(left, begun))
+func (e events) draining(pod *corev1.Pod, c conntrack.Counts, left []conntrack.Session, remaining time.Duration, begun time.Time) {
+	e.recorder.Eventf(pod, corev1.EventTypeNormal, reasonDraining, "Waiting up to %s for %s%s: %s",
+		inSeconds(remaining), number(c.Blocking(), "session"), details(c), peers(left, begun))
+}
+
+// unknown says that a pod is held because nobody knows whether it has sessions.
+func (e events) unknown(pod *corev1.Pod, remaining time.Duration, why error) {
+	e.recorder.Eventf(pod, corev1.EventTypeWarning, reasonDraining,
+		"Waiting up to %s, because it is unknown whether sessions are open: %s", inSeconds(remaining), why)
+}
+
+// disabled says that a pod only sleeps.
+func (e events) disabled(pod *corev1.Pod, sleep time.Duration) {
+	e.recorder.Eventf(pod, corev1.EventTypeWarning, reasonDisabled,
+		"Sleeping %s without a look at its sessions, because conndrain is switched off on this node (CONNDRAIN_DISABLE)", inSeconds(sleep))
+}
+
+// atDeletion says what a pod without a hook is about to cut.
+func (e events) atDeletion(pod *corev1.Pod, open []conntrack.Session, after time.Duration) {
+	e.recorder.Eventf(pod, corev1.EventTypeWarning, reasonAtDeletion,
+		"%s open %s after its deletion, and nothing waits for them, because no container has a preStop hook of conndrain: %s",
+		numberAre(len(open), "session"), inSeconds(after), listed(open, nil))
+}
+
+// details are the figures beside the number of sessions that hold a pod.
+func details(c conntrack.Counts) string {
+	var all []string
+	if c.Lost > 0 {
+		all = append(all, fmt.Sprintf("%d of them lost from the connection tracking table", c.Lost))
+	}
+	if c.New > 0 {
+		all = append(all, fmt.Sprintf("%d new during the drain", c.New))
+	}
+	if c.Idle > 0 {
+		all = append(all, fmt.Sprintf("%d idle not waited for", c.Idle))
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(all, ", ") + ")"
 }
 
 // drained says that nothing holds it any more.
@@ -41,6 +82,9 @@ func (e events) drained(pod *corev1.Pod, c conntrack.Counts, waited time.Duratio
 	text := "The last session has ended"
 	if c.Peak == 0 {
 		text = "There was no session"
+	}
+	if c.New > 0 {
+		text += fmt.Sprintf(", %d began during the drain", c.New)
 	}
 	if c.Idle > 0 {
 		text += fmt.Sprintf(", %d idle left out", c.Idle)
@@ -80,8 +124,8 @@ func (e events) deaf(node, address string, why error) {
 
 // expired says what was cut.
 func (e events) expired(pod *corev1.Pod, c conntrack.Counts, left []conntrack.Session, waited time.Duration, begun time.Time, why error) {
-	text := fmt.Sprintf("The time was up after %s: %s cut, %d of them active: %s",
-		inSeconds(waited), number(c.Blocking(), "session"), c.Active, peers(left, begun))
+	text := fmt.Sprintf("The time was up after %s: %s cut, %d of them active%s: %s",
+		inSeconds(waited), number(c.Blocking(), "session"), c.Active, details(c), peers(left, begun))
 	if !c.Known {
 		text = fmt.Sprintf("The time was up after %s, and what was cut is unknown: the sessions could not be read", inSeconds(waited))
 		if why != nil {
@@ -94,13 +138,18 @@ func (e events) expired(pod *corev1.Pod, c conntrack.Counts, left []conntrack.Se
 }
 
 // released says who ended the drain.
-func (e events) released(pod *corev1.Pod, c conntrack.Counts, waited time.Duration, by, why string) {
+func (e events) released(pod *corev1.Pod, c conntrack.Counts, left []conntrack.Session, waited time.Duration, begun time.Time, by, why string) {
 	text := fmt.Sprintf("Released by %s after %s", by, inSeconds(waited))
-	if c.Known && c.Blocking() > 0 {
-		text += fmt.Sprintf(" with %s left", number(c.Blocking(), "session"))
-	}
 	if why != "" {
-		text += ": " + why
+		text += fmt.Sprintf(" (%s)", why)
+	}
+	switch {
+	case !c.Known:
+		text += "; whether sessions were open is unknown"
+	case c.Blocking() == 0:
+		text += " with no session left"
+	default:
+		text += fmt.Sprintf(" with %s left%s: %s", number(c.Blocking(), "session"), details(c), peers(left, begun))
 	}
 	e.recorder.Event(pod, corev1.EventTypeNormal, reasonDrainReleased, text)
 }
@@ -108,17 +157,26 @@ func (e events) released(pod *corev1.Pod, c conntrack.Counts, waited time.Durati
 // peers names the first of the sessions, which come with those of unknown age
 // first and then the oldest.
 func peers(left []conntrack.Session, begun time.Time) string {
+	return listed(left, func(s conntrack.Session) string {
+		if isNew(s, begun) {
+			return " (new)"
+		}
+		return " (older than the drain)"
+	})
+}
+
+func listed(left []conntrack.Session, age func(conntrack.Session) string) string {
 	var names []string
 	for _, s := range left {
 		if len(names) == maxPeers {
 			names = append(names, fmt.Sprintf("and %d more", len(left)-maxPeers))
 			break
 		}
-		age := "older than the drain"
-		if s.KnownAge && s.FirstSeen.After(begun) {
-			age = "new"
+		name := fmt.Sprintf("%s to port %d/%s", s.Client, s.Server.Port(), s.Protocol)
+		if age != nil {
+			name += age(s)
 		}
-		names = append(names, fmt.Sprintf("%s to port %d/%s (%s)", s.Client, s.Server.Port(), s.Protocol, age))
+		names = append(names, name)
 	}
 	return strings.Join(names, ", ")
 }
@@ -128,6 +186,13 @@ func number(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func numberAre(n int, what string) string {
+	if n == 1 {
+		return number(n, what) + " was"
+	}
+	return number(n, what) + " were"
 }
 
 func inSeconds(d time.Duration) string { return fmt.Sprintf("%.1f s", max(0, d).Seconds()) }

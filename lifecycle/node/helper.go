@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,6 +38,11 @@ type Helper struct {
 	deaf     deaf
 	recorder record.EventBroadcaster
 	registry *prometheus.Registry
+	ready    *readiness
+	tally    *tally
+	// observer is nil where pods without a hook are left alone.
+	observer   *observer
+	beginnings *beginnings
 
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
 	own    func() ([]netip.Addr, error)
@@ -68,15 +74,48 @@ func New(c Config, client kubernetes.Interface, reader *conntrack.Reader, regist
 		tally:  newTally(registry),
 		blind:  newBlindness(c.Logger, registry),
 	}
-	h.drains = newDrains(c, d.drain)
-	pods, err := newPods(client, c.Node, h.drains.changed)
+	work := d.drain
+	if c.Disabled {
+		c.Logger.Warn("conndrain is switched off (CONNDRAIN_DISABLE): hooks sleep, whatever is open")
+		work = d.sleep
+	}
+	h.drains, h.tally = newDrains(c, work), d.tally
+	h.beginnings = newBeginnings(c.Logger)
+	h.beginnings.missed = func(*corev1.Pod) { d.tally.missed.Inc() }
+	if c.Observe != nil && !c.Disabled {
+		h.observer = newObserver(client, c.Observe, d.events, d.tally, c.Logger)
+		h.beginnings.began = h.observer.began
+	}
+	pods, err := newPods(client, c.Node, h.changed)
 	if err != nil {
 		return nil, err
 	}
 	h.pods, h.drainer, d.live = pods, d, pods.live
 	h.identity = newIdentity(c, client, pods.named)
-	registry.MustRegister(gauges{h.drains.list})
+	h.ready = &readiness{synced: pods.synced, deaf: h.deaf.Err, kernel: reader.Ready, now: time.Now}
+	if c.Disabled {
+		h.ready.kernel = nil // it is not read
+	}
+	registry.MustRegister(gauges{
+		list: h.drains.list, disabled: c.Disabled, version: c.Version,
+		stats: func() []conntrack.Stats {
+			all := []conntrack.Stats{reader.Stats()}
+			if c.Observe != nil {
+				all = append(all, c.Observe.Stats())
+			}
+			return all
+		},
+	})
 	return h, nil
+}
+
+// changed takes in a pod of the node as it is now; gone says that it was deleted.
+func (h *Helper) changed(pod *corev1.Pod, gone bool) {
+	h.drains.changed(pod, gone)
+	h.beginnings.changed(pod, gone)
+	if gone && h.observer != nil {
+		h.observer.gone(pod.UID)
+	}
 }
 
 // Run serves until ctx ends. It returns when nothing of it runs any more. It is
@@ -88,14 +127,22 @@ func (h *Helper) Run(ctx context.Context) error {
 		h.pods.run(ctx)
 		return nil
 	})
+	if h.observer != nil {
+		g.Go(func() error {
+			h.observer.run(ctx)
+			return nil
+		})
+	}
 	api := &server{
 		pods: h.pods, drains: h.drains, own: h.own, identity: h.identity,
-		log: h.config.Logger, life: ctx,
+		log: h.config.Logger, life: ctx, calls: h.beginnings.calls,
+		delayed: func(delay time.Duration) { h.tally.delay.Observe(delay.Seconds()) },
 	}
 	for _, a := range h.config.Addresses {
 		h.serve(ctx, g, a, h.config.APIPort, api.http(), api.knows)
 		h.serve(ctx, g, a, h.config.MetricsPort, h.metrics(), nil)
 	}
+	h.serveLocal(ctx, g)
 	g.Go(func() error {
 		<-ctx.Done()
 		h.drains.close()
@@ -108,13 +155,12 @@ func (h *Helper) Run(ctx context.Context) error {
 func (h *Helper) metrics() *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(h.registry, promhttp.HandlerOpts{}))
+	// That it answers is all: a restart mends nothing that is wrong outside of it, such
+	// as an API that is away, and costs the drains that run.
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		switch err := h.deaf.Err(); {
-		case err != nil:
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		case !h.pods.synced():
-			http.Error(w, "the pods of this node are not known yet", http.StatusServiceUnavailable)
+		if faults := h.ready.faults(); len(faults) > 0 {
+			http.Error(w, strings.Join(faults, "\n"), http.StatusServiceUnavailable)
 		}
 	})
 	return &http.Server{

@@ -37,6 +37,13 @@ func hooked(c *corev1.Container) bool {
 	return false
 }
 
+// HasHook says whether a container of the pod has a preStop hook of conndrain, as far
+// as it can be known by its looks.
+func HasHook(pod *corev1.Pod) bool {
+	ours := func(c corev1.Container) bool { return hooked(&c) }
+	return slices.ContainsFunc(pod.Spec.Containers, ours) || slices.ContainsFunc(pod.Spec.InitContainers, ours)
+}
+
 // runsHook says whether a word of a command, or of a shell's line in one, names our
 // program. A script that runs it under another name is not seen through.
 func runsHook(argument string) bool {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -95,8 +96,9 @@ func prepareScene(t *testing.T, o netlab.LabOptions, change func(*corev1.Pod), c
 	}
 	s.api = fake.NewClientset(s.pod, newSlice(s.pod, true), newNode(""))
 	c := Config{
-		Node: "n1", Addresses: []netip.Addr{lab.GatewayAddr}, Policy: quick,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Node: "n1", Version: "v0-test", Addresses: []netip.Addr{lab.GatewayAddr}, Policy: quick,
+		LocalSocket: filepath.Join(t.TempDir(), "s", "h"), // a socket has a short path
+		Logger:      slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	configure(&c)
 	s.helper, err = New(c, s.api, conntrack.NewReader(conntrack.Config{NetNS: lab.Node.FD()}), prometheus.NewRegistry())
@@ -339,20 +341,22 @@ func (s *scene) eventNaming(words ...string) {
 func (s *scene) metric(line string) {
 	s.Helper()
 	s.eventually("metric "+line, func() error {
-		resp, err := s.http.Get("http://" + netip.AddrPortFrom(s.lab.GatewayAddr, lifecycle.MetricsPort).String() + "/metrics")
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			return err
-		}
-		if !slices.Contains(strings.Split(string(b), "\n"), line) {
-			return fmt.Errorf("metrics are\n%s", b)
+		if all := s.metrics(); !slices.Contains(strings.Split(all, "\n"), line) {
+			return fmt.Errorf("metrics are\n%s", all)
 		}
 		return nil
 	})
+}
+
+// metrics are those of the helper now.
+func (s *scene) metrics() string {
+	s.Helper()
+	resp, err := s.http.Get("http://" + netip.AddrPortFrom(s.lab.GatewayAddr, lifecycle.MetricsPort).String() + "/metrics")
+	must(s.T, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	must(s.T, err)
+	return string(b)
 }
 
 func (s *scene) eventually(what string, try func() error) {

@@ -150,22 +150,27 @@ func (f *follower) of(pod *corev1.Pod) route {
 		if !ok {
 			continue
 		}
-		for i := range slice.Endpoints {
-			e := &slice.Endpoints[i]
-			if !isOf(e, pod, addresses) {
-				continue
-			}
-			r.listed = true
-			r.routed = r.routed || takesNew(e.Conditions)
-			if name := slice.Labels[discoveryv1.LabelServiceName]; name != "" && !slices.Contains(r.services, name) {
-				r.services = append(r.services, name)
-			}
-			for _, p := range slice.Ports {
-				r.add(p)
-			}
-		}
+		r.take(slice, pod, addresses)
 	}
 	return r
+}
+
+// take takes in what one slice says about the pod.
+func (r *route) take(slice *discoveryv1.EndpointSlice, pod *corev1.Pod, addresses []netip.Addr) {
+	for i := range slice.Endpoints {
+		e := &slice.Endpoints[i]
+		if !isOf(e, pod, addresses) {
+			continue
+		}
+		r.listed = true
+		r.routed = r.routed || takesNew(e.Conditions)
+		if name := slice.Labels[discoveryv1.LabelServiceName]; name != "" && !slices.Contains(r.services, name) {
+			r.services = append(r.services, name)
+		}
+		for _, p := range slice.Ports {
+			r.add(p)
+		}
+	}
 }
 
 func (r *route) add(p discoveryv1.EndpointPort) {

@@ -40,6 +40,10 @@ type server struct {
 		wasTerminating(uid types.UID) bool
 	}
 	drains *drains
+	// calls hears of each pod whose hook asks, delayed how long after a pod could go
+	// its hook was told.
+	calls   func(types.UID)
+	delayed func(time.Duration)
 	// own are the node's addresses, whose callers identity knows.
 	own      func() ([]netip.Addr, error)
 	identity *identity
@@ -136,6 +140,8 @@ func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, http.StatusServiceUnavailable, lifecycle.DrainAnswer{Message: "this helper is ending"})
 		return
 	}
+	s.calls(pod.UID)
+	d.wantsSleep(lifecycle.Seconds(request.FallbackSleepSeconds))
 	look := d.hear(request, arrived)
 	defer d.sockets.leave(look)
 	wait := min(lifecycle.Seconds(request.WaitSeconds), lifecycle.MaxWait)
@@ -148,7 +154,13 @@ func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 	ctx, stop := context.WithCancel(r.Context())
 	defer stop()
 	defer context.AfterFunc(s.life, stop)()
-	s.answer(w, http.StatusOK, d.await(ctx, wait, look))
+	a := d.await(ctx, wait, look)
+	s.answer(w, http.StatusOK, a)
+	if a.Released() {
+		if delay, ok := d.free.answered(time.Now()); ok {
+			s.delayed(delay)
+		}
+	}
 }
 
 func (s *server) answer(w http.ResponseWriter, status int, a lifecycle.DrainAnswer) {

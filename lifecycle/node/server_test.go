@@ -29,7 +29,7 @@ func newServerFor(life context.Context, t *testing.T, work func(context.Context,
 	c := Config{Logger: slog.New(slog.DiscardHandler)}
 	all := newDrains(c, work)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "uid-1"}}
-	s := &server{pods: onePod{pod}, drains: all, log: c.Logger, life: life}
+	s := &server{pods: onePod{pod}, drains: all, log: c.Logger, life: life, calls: func(types.UID) {}, delayed: func(time.Duration) {}}
 	h := httptest.NewServer(s.http().Handler)
 	t.Cleanup(h.Close)
 	return h, all
