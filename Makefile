@@ -38,6 +38,7 @@ help: ## list the targets
 build: ## static binaries of every command in bin/
 	@mkdir -p $(OUT)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(OUT)/ ./cmd/...
+	@ln -sf kubectl-conndrain $(OUT)/kubectl_complete-conndrain
 
 # the application that manifests/examples/ runs
 .PHONY: build-example
