@@ -15,7 +15,7 @@ const (
 	lookTimeout = time.Second
 	// lookAtMost is the least pause between two looks, and lookShare the share of
 	// time that they may take: 1/20, whatever a helper asks for.
-	lookAtMost = 25 * time.Millisecond
+	lookAtMost = 50 * time.Millisecond
 	lookShare  = 20
 )
 

@@ -103,8 +103,8 @@ func TestLooksWhenAsked(t *testing.T) {
 		defer cancel()
 		Wait(ctx, Config{look: session(time.Hour), Serves: []uint16{10942}, FallbackSleep: 7 * time.Second, transport: record(&got,
 			always(http.StatusOK, lifecycle.DrainAnswer{Phase: "draining", RemainingSeconds: &left, Look: true, Mark: "m"}))})
-		if len(got) < 35 || len(got) > 41 {
-			t.Errorf("%d looks in a second, want one each 25 ms", len(got))
+		if len(got) < 18 || len(got) > 21 {
+			t.Errorf("%d looks in a second, want one each 50 ms", len(got))
 		}
 		for i, r := range got {
 			want := "m"

@@ -172,7 +172,7 @@ func TestWaitTellsSinceWhen(t *testing.T) {
 				told = append(told, r.ElapsedSeconds)
 				return inner(ctx, r)
 			})})
-		want := []float64{0, 0.025, 5.075, 10.125, 15.175, 20.225}
+		want := []float64{0, 0.05, 5.1, 10.15, 15.2, 20.25}
 		if diff := cmp.Diff(want, told, cmp.Comparer(func(a, b float64) bool { return max(a-b, b-a) < 1e-6 })); diff != "" {
 			t.Errorf("elapsed (-want +got):\n%s", diff)
 		}
