@@ -49,7 +49,7 @@ func TestFaults(t *testing.T) {
 // A kubelet that is killed takes its running hook with it, and the next one runs the hook again from the start. The drain
 // goes on as it was: held by its session, and not for longer than from the first hook's start.
 func testP21(t *testing.T, s space) {
-	s.killed(func(d *drained) {
+	s.killed(30, 24*time.Second, func(d *drained) {
 		if err := d.node("n1").Kill(t.Context(), "kubelet"); err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func testP21(t *testing.T, s space) {
 
 // The same, and the helper is killed with the kubelet: nobody is left who knows when the first hook started.
 func testP21WithHelper(t *testing.T, s space) {
-	s.killed(func(d *drained) {
+	s.killed(50, 40*time.Second, func(d *drained) {
 		d.signal("n1", "conndrain-node", "KILL")
 		if err := d.node("n1").Kill(t.Context(), "kubelet"); err != nil {
 			t.Fatal(err)
@@ -66,17 +66,16 @@ func testP21WithHelper(t *testing.T, s space) {
 	})
 }
 
-func (s space) killed(kill func(*drained)) {
+func (s space) killed(grace int64, budget time.Duration, kill func(*drained)) {
 	s.Helper()
-	const budget = 40 * time.Second
-	d := newDrainCase(s, server{grace: 50})
+	d := newDrainCase(s, server{grace: grace})
 	c := d.dial(d.c.Outside, d.direct("tcp"))
 	d.tracked(d.pod.Status.PodIP, 1)
 	d.delete()
 	d.event(d.pod, "Draining", sessions(1), c.LocalAddr().String())
 	d.holds(3 * time.Second)
 	kill(d)
-	d.holds(15 * time.Second)
+	d.holds(budget / 3)
 	c.open()
 	text := d.event(d.pod, "DrainExpired", "1 session cut", c.LocalAddr().String())
 	if after := secondsAfter(s.T, text); after < budget-2*time.Second || after > budget+2*time.Second {
