@@ -18,6 +18,7 @@ import (
 
 // What a hook does where its helper or conntrack fail it, one case after the other on a cluster of its own.
 func TestFallback(t *testing.T) {
+	t.Parallel()
 	c := startFor(t, cluster.Options{Nodes: 2})
 	if err := install(t.Context(), c); err != nil {
 		t.Fatal(err)
@@ -123,7 +124,7 @@ func testP14(t *testing.T, s space) {
 }
 
 // A client of a mesh is the proxy's on the pod's side; the proxy's own connection to the application is nobody's.
-func testP32(t *testing.T, s space) {
+func testP32(_ *testing.T, s space) {
 	h := s.hold(server{grace: 90, mesh: true}, 20*time.Second, nil)
 	h.event(h.pod, "Draining", "for 1 session")
 	h.complete(60 * time.Second)

@@ -91,9 +91,16 @@ var trafficProgram = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
-// startFor starts a cluster of the test's own, which ends with the test; when the test fails, its logs are kept.
+// own lets one test at a time have a cluster of its own: two of two nodes take two thirds of the inotify instances that a
+// machine gives one user by default (128), and the kubelet that finds none dies.
+var own = make(chan struct{}, 1)
+
+// startFor starts a cluster of the test's own, which ends with the test; when the test fails, its logs are kept. It blocks
+// while another test has one.
 func startFor(t *testing.T, o cluster.Options) *cluster.Cluster {
 	t.Helper()
+	own <- struct{}{}
+	t.Cleanup(func() { <-own })
 	c, err := start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
