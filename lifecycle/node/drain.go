@@ -203,7 +203,19 @@ func (d *drain) reports() *conntrack.SocketReport {
 func (d *drain) remembered() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.staysReleased()
+}
+
+func (d *drain) staysReleased() bool {
 	return d.pod.DeletionTimestamp != nil && lasts(d.state.reason)
+}
+
+// over says whether the drain has ended and says nothing about the pod's next
+// termination: a hook that comes then begins another drain.
+func (d *drain) over() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state.phase == lifecycle.Released && !d.staysReleased()
 }
 
 // setDeadline moves the deadline to an earlier moment, if there is reason to. The

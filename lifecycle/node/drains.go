@@ -39,7 +39,7 @@ func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time,
 		return nil
 	}
 	d := all.byUID[pod.UID]
-	if d != nil {
+	if d != nil && !d.over() {
 		d.started(started)
 		return d
 	}
@@ -51,7 +51,7 @@ func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time,
 		// A pod that serves on begins anew the next time; one that terminates is
 		// remembered until it is gone, because its hook may be run again.
 		if !d.remembered() {
-			all.forget(pod.UID)
+			all.forget(pod.UID, d)
 		}
 	})
 	return d
@@ -70,10 +70,13 @@ func (all *drains) changed(pod *corev1.Pod, gone bool) {
 	}
 }
 
-func (all *drains) forget(uid types.UID) {
+// forget forgets a drain, unless another one of the pod has begun meanwhile.
+func (all *drains) forget(uid types.UID, d *drain) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	delete(all.byUID, uid)
+	if all.byUID[uid] == d {
+		delete(all.byUID, uid)
+	}
 }
 
 // list returns those that are known.

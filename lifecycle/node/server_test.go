@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,4 +156,36 @@ func TestConnectionLimitOfOneAddress(t *testing.T) {
 	if !l.take(other, false) {
 		t.Error("strangers keep a pod out")
 	}
+}
+
+// A hook that comes when the drain before it has ended as one of a pod that serves
+// on, and is not put away yet, begins a drain of its own: the pod may be deleted by
+// now.
+func TestHookAfterARestartIsAnotherDrain(t *testing.T) {
+	life, stop := context.WithCancel(t.Context())
+	putAway := make(chan struct{})
+	var drains atomic.Int32
+	h, all := newServerFor(life, t, func(ctx context.Context, d *drain) {
+		if drains.Add(1) == 1 {
+			d.become(state{phase: lifecycle.Released, reason: lifecycle.NotTerminating})
+			<-putAway
+			return
+		}
+		<-ctx.Done()
+	})
+	if a, _ := ask(t, h, `{"waitSeconds":20}`); a.Reason != lifecycle.NotTerminating {
+		t.Fatalf("answer %+v", a)
+	}
+	if a, _ := ask(t, h, `{}`); a.Released() {
+		t.Errorf("the next hook got %+v", a)
+	}
+	close(putAway)
+	for len(all.list()) != 1 || drains.Load() != 2 {
+		runtime.Gosched()
+	}
+	if a, _ := ask(t, h, `{}`); a.Released() || drains.Load() != 2 {
+		t.Errorf("%d drains, the last hook got %+v", drains.Load(), a)
+	}
+	stop()
+	all.close()
 }

@@ -1,0 +1,108 @@
+package node
+
+import (
+	"time"
+
+	"github.com/conndrain/conndrain/conntrack"
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+// conclude publishes a decision, and tells people where it changes something.
+func (v *vigil) conclude(d lifecycle.Decision, deadline time.Time, c conntrack.Counts, now time.Time) {
+	pod, waited := v.current(), v.waited(now)
+	var left []conntrack.Session
+	if v.watch != nil && c.Blocking() > 0 && (d.Phase == lifecycle.Released || !v.said) {
+		left = blocking(v.watch.Sessions())
+	}
+	v.measure(d, c, now)
+	v.blind.saw(c, d.Phase == lifecycle.Released)
+	v.sight.notes(v.unknownBecause())
+	if d.Phase == lifecycle.Released {
+		v.sight.closes(left)
+	}
+	v.become(state{phase: d.Phase, reason: d.Reason, counts: c, cut: d.Reason == lifecycle.Expired})
+	v.sayDraining(d, deadline, c, left, now)
+	if d.Phase != lifecycle.Released {
+		return
+	}
+	v.tally.released(d.Reason, waited)
+	switch d.Reason {
+	case lifecycle.Drained:
+		if v.settingsNow().Until == lifecycle.UntilWithdrawn {
+			v.events.withdrawn(pod, c, waited)
+		} else {
+			v.events.drained(pod, c, waited)
+		}
+	case lifecycle.Expired:
+		v.tally.cut(c)
+		v.events.expired(pod, c, left, waited, v.begun, v.unknownBecause())
+	case lifecycle.ReleasedByUser:
+		by, why := v.releasedBy()
+		v.events.released(pod, c, left, waited, v.begun, by, why)
+	default:
+	}
+}
+
+// measure counts what came late, and from when on nothing holds the pod.
+func (v *vigil) measure(d lifecycle.Decision, c conntrack.Counts, now time.Time) {
+	v.tally.late.Add(float64(v.freedom.arrived(c, v.routed)))
+	v.freedom.saw(c, now)
+	v.freedom.decided(d)
+	if d.Reason == lifecycle.Drained {
+		if due, ok := v.freedom.due(v.withdrawnAt, now); ok {
+			v.free.at(due)
+		}
+	}
+}
+
+// unknownFor is how long sessions may be unknown before people are told.
+const unknownFor = 5 * time.Second
+
+// sayDraining says once for a drain that the pod is held, as soon as it is: by how
+// many sessions, or that they cannot be read. That it settled and then was held
+// again is not said, however often: the last Event tells how many were new.
+func (v *vigil) sayDraining(d lifecycle.Decision, deadline time.Time, c conntrack.Counts, left []conntrack.Session, now time.Time) {
+	if v.said || d.Phase != lifecycle.Draining {
+		return
+	}
+	switch {
+	case c.Known && c.Blocking() > 0:
+		v.events.draining(v.current(), c, left, deadline.Sub(now), v.begun)
+	case !c.Known && v.unknownBecause() != nil && now.Sub(v.begun) > unknownFor:
+		v.events.unknown(v.current(), deadline.Sub(now), v.unknownBecause())
+	default:
+		return
+	}
+	v.said = true
+}
+
+// unknownBecause says what kept the sessions unknown, or nothing.
+func (v *vigil) unknownBecause() error {
+	if v.watch != nil {
+		return v.watch.Err()
+	}
+	return v.fault
+}
+
+// tellFaults tells people what is wrong with the pod, each once.
+func (v *vigil) tellFaults() {
+	pod := v.current()
+	for _, m := range v.toTell() {
+		v.events.malformed(pod, m)
+	}
+	if names := unhooked(pod); len(names) > 0 && !v.warned {
+		v.events.partial(pod, names)
+	}
+	v.warned = true
+}
+
+// blocking leaves what a release waits for.
+func blocking(all []conntrack.Session) []conntrack.Session {
+	var left []conntrack.Session
+	for _, s := range all {
+		if s.State == conntrack.Open || s.State == conntrack.Lost {
+			left = append(left, s)
+		}
+	}
+	return left
+}

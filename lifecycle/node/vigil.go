@@ -1,0 +1,321 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/conndrain/conndrain/conntrack"
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+// vigil is the work on one drain. It is used by one goroutine.
+type vigil struct {
+	*drainer
+	*drain
+	begun time.Time
+	tasks sync.WaitGroup
+
+	serving   bool
+	confirmBy time.Time
+	cancelled bool
+	asking    bool      // whether the pod terminates
+	askAt     time.Time // when that has to be asked
+	lives     chan liveAnswer
+	stops     chan stopAnswer
+	warned    bool // of containers that nothing holds
+
+	slices      *follower
+	route       route
+	listed      []port // that some slice had for the pod, since the beginning
+	routed      bool
+	withdrawnAt time.Time
+	delays      delays
+
+	asked   lifecycle.Settings // what the target was made by
+	target  conntrack.Target
+	opening bool
+	openAt  time.Time
+	opens   chan openAnswer
+	watch   watch
+	fault   error
+	looks   looks
+	pending bool // the sockets have not confirmed the counts yet
+	said    bool // by an Event, that the pod waits
+	freedom freedom
+}
+
+type liveAnswer struct {
+	pod  *corev1.Pod
+	date time.Time
+	err  error
+}
+
+type stopAnswer struct {
+	stopping bool
+	err      error
+}
+
+type openAnswer struct {
+	watch watch
+	err   error
+}
+
+const (
+	// lookEvery is how often a drain looks up when nothing happens.
+	lookEvery = time.Second
+	// After a change a drain pauses this long, so that a storm of them costs little.
+	lookPause = 20 * time.Millisecond
+	// routesPatience is how long the first list of slices may take before the ports
+	// that the pod declares have to do.
+	routesPatience = 2 * time.Second
+	// openAgain is how long after a failure the kernel is asked again.
+	openAgain = time.Second
+	// liveAgain is how long after a failure the API is asked again whether the pod
+	// terminates.
+	liveAgain = 2 * time.Second
+)
+
+func (v *vigil) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		v.askLive(ctx, now)
+		v.prepare(ctx, now)
+		v.handReport()
+		counts := v.counts()
+		v.pending = v.consult(counts, now)
+		o := v.observe(counts, now)
+		decision := v.lastLook(lifecycle.Decide(o, now), o, now)
+		if decision.Reason == lifecycle.Drained && o.Policy.Until == lifecycle.UntilSessions {
+			counts = v.ask(ctx, o.Deadline)
+			now = time.Now()
+			v.pending = v.consult(counts, now)
+			o = v.observe(counts, now)
+			decision = lifecycle.Decide(o, now)
+		}
+		v.conclude(decision, o.Deadline, counts, now)
+		if decision.Phase == lifecycle.Released {
+			return
+		}
+		timer.Reset(v.rest(decision.Next, now))
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-v.wake:
+		case <-v.routeChanges():
+			v.follow(time.Now())
+		case <-v.watchChanges():
+			v.freedom.changed(time.Now())
+			select {
+			case <-time.After(lookPause):
+			case <-timer.C:
+			case <-ctx.Done():
+				return
+			}
+		case a := <-v.lives:
+			v.confirmWith(ctx, a, time.Now())
+		case a := <-v.stops:
+			v.stopped(a, time.Now())
+		case a := <-v.delays.answers:
+			v.delayed(a)
+		case a := <-v.opens:
+			v.opened(a, time.Now())
+		}
+	}
+}
+
+// rest is how long nothing has to be done unless something happens.
+func (v *vigil) rest(next, now time.Time) time.Duration {
+	rest := min(next.Sub(now), lookEvery)
+	if look := v.looks.next; !look.IsZero() {
+		rest = min(rest, look.Sub(now))
+	}
+	return max(0, rest)
+}
+
+func (v *vigil) current() *corev1.Pod {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.pod
+}
+
+// settingsNow are what the pod asks for now.
+func (v *vigil) settingsNow() lifecycle.Settings {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.settings
+}
+
+// prepare begins what a terminating pod needs and has not got.
+func (v *vigil) prepare(ctx context.Context, now time.Time) {
+	if v.serving || v.cancelled {
+		return
+	}
+	if v.slices == nil {
+		f, err := v.routes.follow(v.current().Namespace)
+		if err != nil {
+			v.log.Warn("the pod's routes are unknown", "err", err) // and so it is held for the whole withdrawal
+		} else {
+			v.slices = f
+			v.follow(now)
+		}
+	}
+	v.askForDelay(ctx)
+	v.tellFaults()
+	v.retarget(now)
+	if v.watch != nil || v.opening || now.Before(v.openAt) {
+		return
+	}
+	if !v.route.known && now.Sub(v.begun) < routesPatience {
+		return
+	}
+	target, ok := v.targetOf(v.current())
+	if !ok {
+		return
+	}
+	v.opening, v.target = true, target
+	v.tasks.Go(func() {
+		w, err := v.open(ctx, target)
+		v.opens <- openAnswer{w, err}
+	})
+}
+
+// opened takes in a watch, or asks for another one later.
+func (v *vigil) opened(a openAnswer, now time.Time) {
+	v.opening = false
+	if a.err != nil {
+		if v.fault == nil {
+			v.log.Error("the pod's sessions are unknown: it is held to its deadline", "err", a.err)
+		}
+		v.fault, v.openAt = a.err, now.Add(openAgain)
+		return
+	}
+	v.watch, v.fault = a.watch, nil
+	v.sight.opens(a.watch.Sessions, v.begun)
+}
+
+// handReport gives the watch what the pod has told of its own sockets.
+func (v *vigil) handReport() {
+	if v.watch == nil {
+		return
+	}
+	if r := v.reports(); r != nil {
+		v.watch.Report(v.ready(*r))
+		v.looks.handed(*r, time.Now())
+	} else if own := v.sockets.ownPorts(); len(own) > 0 {
+		v.watch.Report(conntrack.SocketReport{Own: own}) // of a hook that cannot look
+	}
+}
+
+// follow takes in what the slices say.
+func (v *vigil) follow(now time.Time) {
+	v.route = v.slices.of(v.current())
+	for _, p := range v.route.ports {
+		if !slices.Contains(v.listed, p) {
+			v.listed = append(v.listed, p)
+		}
+	}
+	// As long as nothing is known the pod may be routed.
+	routed := !v.route.known || v.route.routed
+	if v.routed && !routed {
+		v.withdrawnAt = now
+	}
+	v.routed = routed
+}
+
+func (v *vigil) routeChanges() <-chan struct{} {
+	if v.slices == nil {
+		return nil
+	}
+	return v.slices.changes
+}
+
+func (v *vigil) watchChanges() <-chan struct{} {
+	if v.watch == nil {
+		return nil
+	}
+	return v.watch.Changes()
+}
+
+// counts are the current ones, unknown without a watch.
+func (v *vigil) counts() conntrack.Counts {
+	if v.watch == nil {
+		return conntrack.Counts{}
+	}
+	return v.watch.Counts()
+}
+
+// confirmMargin is how long the kernel may take to confirm a zero at the deadline.
+const confirmMargin = 100 * time.Millisecond
+
+// ask returns counts that rest on nothing older than the call, or unknown ones.
+// A zero of another kind releases nobody. It blocks until the kernel has answered,
+// but hardly beyond the deadline.
+func (v *vigil) ask(ctx context.Context, deadline time.Time) conntrack.Counts {
+	ctx, cancel := context.WithDeadline(ctx, later(deadline, time.Now().Add(confirmMargin)))
+	defer cancel()
+	c, err := v.watch.Confirm(ctx)
+	if err != nil {
+		v.log.Warn("that no session is left cannot be confirmed", "err", err)
+		return conntrack.Counts{}
+	}
+	return c
+}
+
+func (v *vigil) observe(c conntrack.Counts, now time.Time) lifecycle.Observation {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	o := lifecycle.Observation{
+		Serving: v.serving, ConfirmBy: v.confirmBy,
+		Routed: v.routed, WithdrawnAt: v.withdrawnAt,
+		Deadline: v.deadline,
+		Policy:   v.settings.Over(v.policy),
+		Known:    c.Known, Blocking: c.Blocking(), Opening: c.Opening, LastNew: c.LastNew,
+		SocketsPending: v.pending,
+		ReleasedByUser: v.by != "",
+		Cancelled:      v.cancelled || v.gone,
+	}
+	if !v.confirmed {
+		o.Deadline = later(now, v.confirmBy)
+		return o
+	}
+	o.WithdrawBy = v.first.Add(lifecycle.WithdrawTimeout(v.deadline.Sub(v.first)))
+	if v.settings.MinDelay == nil {
+		o.Policy.MinDelay = max(o.Policy.MinDelay, v.delays.usual())
+	}
+	// Nothing can be on its way to a pod that nobody lists, that declares no port
+	// and that never had a session.
+	if v.settings.Settle == nil && v.route.known && !v.route.listed && len(declared(v.pod)) == 0 && c.Known && c.Peak == 0 {
+		o.Policy.Settle = 0
+	}
+	return o
+}
+
+// end waits for what was begun and lets go of it.
+func (v *vigil) end() {
+	v.tasks.Wait()
+	select {
+	case a := <-v.opens:
+		v.watch = a.watch
+	default:
+	}
+	if v.watch != nil {
+		v.closeWatch()
+	}
+	if v.slices != nil {
+		v.slices.close()
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
