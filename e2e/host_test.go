@@ -29,11 +29,32 @@ func hasMark(name string) bool {
 	return slices.ContainsFunc(marks, func(mark string) bool { return strings.Contains(name, mark) })
 }
 
+// othersClusters says what is of a cluster that somebody else runs on this machine now: it has a folder, and no name of
+// this process or of these tests.
+func othersClusters(t *testing.T) func(name string) bool {
+	t.Helper()
+	folders, err := filepath.Glob("/var/lib/conndrain-e2e/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others []string
+	for _, folder := range folders {
+		name := filepath.Base(folder)
+		if name != "killed" && !strings.HasPrefix(name, fmt.Sprintf("test-%d-", os.Getpid())) {
+			others = append(others, folder, "conndrain-e2e-"+name+"-")
+		}
+	}
+	return func(name string) bool {
+		return slices.ContainsFunc(others, func(other string) bool { return strings.Contains(name, other) })
+	}
+}
+
 // readHost looks at this machine: all of its sysctls and network devices, and of its cgroups, mounts and folders those
 // that have a mark.
 func readHost(t *testing.T) hostState {
 	t.Helper()
 	state := hostState{}
+	others := othersClusters(t)
 	walk := func(dir string, keep func(path string, d fs.DirEntry)) {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err == nil { // else it is not there, or gone while it was read
@@ -54,7 +75,7 @@ func readHost(t *testing.T) hostState {
 	walk("/sys/class/net", func(path string, _ fs.DirEntry) { state[path] = "" })
 	for _, dir := range []string{"/sys/fs/cgroup", "/run", "/etc", "/var/lib"} {
 		walk(dir, func(path string, d fs.DirEntry) {
-			if d.IsDir() && hasMark(path) {
+			if d.IsDir() && hasMark(path) && !others(path) {
 				state[path] = ""
 			}
 		})
@@ -64,7 +85,7 @@ func readHost(t *testing.T) hostState {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(mounts)) {
-		if hasMark(line) {
+		if hasMark(line) && !others(line) {
 			state["mount "+line] = ""
 		}
 	}
