@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/conndrain/conndrain/e2e/product"
 )
 
 // P31: of a pod's containers one has no hook. The others have one drain together, and a warning names the one that is gone
@@ -54,7 +56,7 @@ func TestP1ImageChangeDoesNotDrain(t *testing.T) {
 	c := d.dial(d.c.Outside, d.direct("tcp"))
 	d.tracked(d.pod.Status.PodIP, 1)
 	begin := time.Now()
-	d.kubectl("set", "image", "pod/"+d.pod.Name, "server="+prestopImage)
+	d.kubectl("set", "image", "pod/"+d.pod.Name, "server="+product.HookImage)
 	c.rest() // until its server ends
 	if took := time.Since(begin); took > atOnce {
 		t.Errorf("the container ended %s after its image was changed, want 3 s", took)

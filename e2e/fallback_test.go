@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/conndrain/conndrain/e2e/cluster"
+	"github.com/conndrain/conndrain/e2e/product"
 	"github.com/conndrain/conndrain/e2e/traffic"
 )
 
@@ -20,7 +21,7 @@ import (
 func TestFallback(t *testing.T) {
 	t.Parallel()
 	c := startFor(t, cluster.Options{Nodes: 2})
-	if err := install(t.Context(), c); err != nil {
+	if err := product.Install(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -150,7 +151,7 @@ func testP29Proxy(_ *testing.T, s space) {
 func testP20Killed(t *testing.T, s space) {
 	h := s.hold(server{grace: 120}, 40*time.Second, nil)
 	h.event(h.pod, "Draining", "for 1 session")
-	h.kubectl("delete", "pods", "--namespace", productNamespace, "--field-selector", "spec.nodeName=n1", "--force", "--grace-period=0")
+	h.kubectl("delete", "pods", "--namespace", product.Namespace, "--field-selector", "spec.nodeName=n1", "--force", "--grace-period=0")
 	h.complete(100 * time.Second)
 	text := h.event(h.pod, "Drained", "The last session has ended")
 	t.Log(text)
@@ -160,11 +161,11 @@ func testP20Killed(t *testing.T, s space) {
 func testP20Absent(t *testing.T, s space) {
 	daemons := func(selector string) {
 		t.Helper()
-		s.kubectl("patch", "daemonset", "conndrain-node", "--namespace", productNamespace, "--type=merge",
+		s.kubectl("patch", "daemonset", "conndrain-node", "--namespace", product.Namespace, "--type=merge",
 			"--patch", `{"spec":{"template":{"spec":{"nodeSelector":`+selector+`}}}}`)
 	}
 	helpers := func(ctx context.Context) (int, error) {
-		list, err := s.c.Client.CoreV1().Pods(productNamespace).List(ctx, metav1.ListOptions{})
+		list, err := s.c.Client.CoreV1().Pods(product.Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return 0, fmt.Errorf("list helpers: %w", err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/conndrain/conndrain/e2e/cluster"
+	"github.com/conndrain/conndrain/e2e/product"
 	"github.com/conndrain/conndrain/e2e/traffic"
 )
 
@@ -57,7 +58,7 @@ func TestFamiliesAndProxyModes(t *testing.T) {
 				t.Errorf("the node has kube-proxy's nftables: %v", nft)
 			}
 			if !test.v4 {
-				if err := install(t.Context(), c); err != nil {
+				if err := product.Install(t.Context(), c); err != nil {
 					t.Fatal(err)
 				}
 				testP12Only(t, newSpace(t, c))

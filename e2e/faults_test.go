@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/conndrain/conndrain/e2e/cluster"
+	"github.com/conndrain/conndrain/e2e/product"
 )
 
 // What happens to nodes and to the control plane while a pod drains, one after the other on a cluster of its own, which
@@ -23,7 +24,7 @@ func TestFaults(t *testing.T) {
 		ShutdownGracePeriod:             2 * time.Minute,
 		ShutdownGracePeriodCriticalPods: 20 * time.Second,
 	})
-	if err := install(t.Context(), c); err != nil {
+	if err := product.Install(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {

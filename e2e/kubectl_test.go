@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/conndrain/conndrain/e2e/product"
 )
 
 // These tests are kubectl conndrain as a person uses it, on a real cluster.
@@ -166,18 +168,18 @@ func TestKubectlWithoutTheRight(t *testing.T) {
 	t.Parallel()
 	s := productSpace(t)
 	got := s.conndrain("status", "-A", "--as", "stranger")
-	if got.code != 1 || !hasAll(got.stderr, []string{"list the helpers", "forbidden", "pods", productNamespace}) {
+	if got.code != 1 || !hasAll(got.stderr, []string{"list the helpers", "forbidden", "pods", product.Namespace}) {
 		t.Errorf("without any right: exit %d\n%s", got.code, got)
 	}
 	rbac := s.c.Client.RbacV1()
-	meta := metav1.ObjectMeta{Namespace: productNamespace, Name: s.name}
-	_, err := rbac.Roles(productNamespace).Create(t.Context(), &rbacv1.Role{
+	meta := metav1.ObjectMeta{Namespace: product.Namespace, Name: s.name}
+	_, err := rbac.Roles(product.Namespace).Create(t.Context(), &rbacv1.Role{
 		ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = rbac.RoleBindings(productNamespace).Create(t.Context(), &rbacv1.RoleBinding{
+	_, err = rbac.RoleBindings(product.Namespace).Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "viewer-" + s.name}},
 	}, metav1.CreateOptions{})
@@ -187,14 +189,14 @@ func TestKubectlWithoutTheRight(t *testing.T) {
 	t.Cleanup(func() {
 		ctx := context.Background()
 		if err := errors.Join(
-			rbac.RoleBindings(productNamespace).Delete(ctx, meta.Name, metav1.DeleteOptions{}),
-			rbac.Roles(productNamespace).Delete(ctx, meta.Name, metav1.DeleteOptions{}),
+			rbac.RoleBindings(product.Namespace).Delete(ctx, meta.Name, metav1.DeleteOptions{}),
+			rbac.Roles(product.Namespace).Delete(ctx, meta.Name, metav1.DeleteOptions{}),
 		); err != nil {
 			t.Error(err)
 		}
 	})
 	got = s.conndrain("status", "-A", "--as", "viewer-"+s.name)
-	if got.code != 1 || !hasAll(got.stdout, []string{"n1", "n2", "create and get on pods/exec in namespace " + productNamespace}) {
+	if got.code != 1 || !hasAll(got.stdout, []string{"n1", "n2", "create and get on pods/exec in namespace " + product.Namespace}) {
 		t.Errorf("without the right to exec: exit %d\n%s", got.code, got)
 	}
 	t.Logf("%s", got)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/conndrain/conndrain/e2e/build"
 	"github.com/conndrain/conndrain/e2e/cluster"
+	"github.com/conndrain/conndrain/e2e/product"
 	"github.com/conndrain/conndrain/e2e/traffic"
 )
 
@@ -34,7 +35,7 @@ func TestInstallAndExamples(t *testing.T) {
 	root := filepath.Dir(module)
 	loadProduct(t, c, root)
 	manifests := filepath.Join(root, "manifests")
-	system := space{T: t, c: c, name: productNamespace}
+	system := space{T: t, c: c, name: product.Namespace}
 	// first with the one component that wants something of the node, then as it is, which is an update too
 	for _, args := range [][]string{
 		{"--kustomize", overlay(t, manifests, "node-shutdown")}, {"--filename", filepath.Join(manifests, "install.yaml")},

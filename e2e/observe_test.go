@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/conndrain/conndrain/e2e/cluster"
+	"github.com/conndrain/conndrain/e2e/product"
 	"github.com/conndrain/conndrain/e2e/traffic"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestObserveAndDisable(t *testing.T) {
 	t.Parallel()
 	c := startFor(t, cluster.Options{Nodes: 1})
-	if err := install(t.Context(), c); err != nil {
+	if err := product.Install(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("observe", func(t *testing.T) { observe(newSpace(t, c)) })
@@ -28,12 +29,12 @@ func TestObserveAndDisable(t *testing.T) {
 func (s space) patchHelper(change string) {
 	s.Helper()
 	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"conndrain-node",%s}]}}}}`, change)
-	_, err := s.c.Client.AppsV1().DaemonSets(productNamespace).Patch(
+	_, err := s.c.Client.AppsV1().DaemonSets(product.Namespace).Patch(
 		s.Context(), "conndrain-node", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		s.Fatalf("patch the helper: %v", err)
 	}
-	s.kubectl("rollout", "status", "daemonset/conndrain-node", "-n", productNamespace, "--timeout", limit.String())
+	s.kubectl("rollout", "status", "daemonset/conndrain-node", "-n", product.Namespace, "--timeout", limit.String())
 }
 
 // A rollout of pods without a hook is told of with what it cuts; nothing else happens to it.

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/conndrain/conndrain/e2e/product"
 )
 
 // A helper whose port is taken says so on its node and is not ready, until it can have it.
@@ -47,7 +49,7 @@ func testPortTaken(_ *testing.T, s space) {
 
 // helperReady is an error unless the helper of the node is ready, or is not.
 func (s space) helperReady(ctx context.Context, node string, want bool) error {
-	list, err := s.c.Client.CoreV1().Pods(productNamespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	list, err := s.c.Client.CoreV1().Pods(product.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
 		return err
 	}

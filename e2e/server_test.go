@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/conndrain/conndrain/e2e/product"
 	"github.com/conndrain/conndrain/e2e/traffic"
 )
 
@@ -136,7 +137,7 @@ func (srv server) pod() corev1.PodSpec {
 		NodeSelector:                  map[string]string{corev1.LabelHostname: srv.node},
 	}
 	if srv.hook {
-		addHook(&spec)
+		product.AddHook(&spec)
 	}
 	if srv.mesh {
 		addProxy(&spec)

@@ -10,13 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/conndrain/conndrain/e2e/product"
 )
 
 // withSidecar gives a pod a native sidecar, which holds the hooks of its containers instead of a program in them.
 func withSidecar(spec *corev1.PodSpec) {
 	always := corev1.ContainerRestartPolicyAlways
 	spec.InitContainers = append(spec.InitContainers, corev1.Container{
-		Name: "prestop", Image: prestopImage, ImagePullPolicy: corev1.PullIfNotPresent,
+		Name: "prestop", Image: product.HookImage, ImagePullPolicy: corev1.PullIfNotPresent,
 		Args: []string{"sidecar"}, RestartPolicy: &always,
 		Env: []corev1.EnvVar{{Name: "HOST_IP", ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.hostIP"},

@@ -26,8 +26,10 @@ const (
 	// NameLabel is the label that helpers are found by.
 	NameLabel = "app.kubernetes.io/name"
 
-	nodeImage    = "conndrain.local/conndrain-node:e2e"
-	prestopImage = "conndrain.local/prestop:e2e"
+	// HookImage has the program prestop.
+	HookImage = "conndrain.local/prestop:e2e"
+
+	nodeImage = "conndrain.local/conndrain-node:e2e"
 )
 
 // installTimeout is how long helpers may take to be ready, on a machine that is much slower than ours.
@@ -45,7 +47,7 @@ func Install(ctx context.Context, c *cluster.Cluster) error {
 		return fmt.Errorf("make folder of the installation: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	for name, pkg := range map[string]string{nodeImage: "./cmd/conndrain-node", prestopImage: "./cmd/prestop"} {
+	for name, pkg := range map[string]string{nodeImage: "./cmd/conndrain-node", HookImage: "./cmd/prestop"} {
 		program := "/" + filepath.Base(pkg)
 		archive := filepath.Join(dir, filepath.Base(pkg)+".tar")
 		spec := image.Spec{Name: name, Module: root, Packages: []string{pkg}, Entrypoint: []string{program}}
@@ -61,9 +63,7 @@ func Install(ctx context.Context, c *cluster.Cluster) error {
 		return fmt.Errorf("find the manifests: %w", err)
 	}
 	repository, tag, _ := strings.Cut(nodeImage, ":")
-	overlay := fmt.Sprintf("resources: [%s]\nimages:\n"+
-		"- {name: conndrain-node, newName: %[2]s, newTag: %[3]s}\n"+
-		"- {name: ghcr.io/conndrain/conndrain-node, newName: %[2]s, newTag: %[3]s}\n", // whichever the manifests have
+	overlay := fmt.Sprintf("resources: [%s]\nimages:\n- {name: ghcr.io/conndrain/conndrain-node, newName: %s, newTag: %s}\n",
 		manifests, repository, tag)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
 		return fmt.Errorf("write overlay: %w", err)
@@ -85,7 +85,7 @@ func Install(ctx context.Context, c *cluster.Cluster) error {
 func AddHook(spec *corev1.PodSpec) {
 	const volume = "conndrain"
 	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{
-		Image: &corev1.ImageVolumeSource{Reference: prestopImage, PullPolicy: corev1.PullIfNotPresent},
+		Image: &corev1.ImageVolumeSource{Reference: HookImage, PullPolicy: corev1.PullIfNotPresent},
 	}})
 	main := &spec.Containers[0]
 	main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: "/conndrain", ReadOnly: true})
