@@ -136,7 +136,11 @@ func (w *Watch) Report(r SocketReport) {
 	w.report.blind = blind
 	for _, known := range byPeer {
 		for _, k := range known {
-			w.joined(k, seen[k], r, now)
+			// What nobody asks for keeps its entry, or its socket would look like one
+			// that has none.
+			if w.relevant(k, true) {
+				w.joined(k, seen[k], r, now)
+			}
 		}
 	}
 	w.notify()

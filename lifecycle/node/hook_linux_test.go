@@ -253,6 +253,22 @@ func TestP3Scrape(t *testing.T) {
 	s.says(p, "reason=Drained helper=true")
 }
 
+// P3: a quiet keep-alive of a scrape, to a port that nobody declares, and a settle
+// of the usual length.
+func TestP3QuietScrapeOfAnUndeclaredPort(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, lifecycle.Policy{Settle: lifecycle.DefaultSettle, SettleMax: lifecycle.DefaultSettleMax})
+	s.connectTo(s.listen(9090), netip.AddrPortFrom(s.lab.PodAddr, 9090))
+	s.delete(60)
+	s.withdraw()
+	p := s.prestop()
+	if took := p.returns(); took > 15*time.Second {
+		t.Errorf("returned after %s", took)
+	}
+	s.says(p, "reason=Drained helper=true")
+	s.metric("conndrain_node_blind 0")
+}
+
 // P4: a kubelet's call to the sidecar arrives as a connection to the pod, of which
 // every port counts; it does not count.
 func TestP4HookThatIsAConnection(t *testing.T) {
