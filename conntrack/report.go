@@ -30,6 +30,10 @@ type SocketReport struct {
 	// Local are such connections with this network namespace's own addresses. They
 	// tell that a session that conntrack knows lives, and are none themselves.
 	Local []Socket
+	// Opening are those that a listener has not made a socket of yet, though the client
+	// may be connected: it waits for data, or has no room. They are no sessions, and
+	// do not hold one open; but what conntrack knows is not ended by the want of a socket.
+	Opening []Socket
 	// Listening are the ports that some socket listens on. A session that never had
 	// a socket is ended by the want of one only where a socket listens for it:
 	// elsewhere its server may be in a namespace that the look does not reach, such
@@ -126,6 +130,12 @@ func (w *Watch) Report(r SocketReport) {
 			}
 		}
 	}
+	opening := make(map[*kept]bool)
+	for _, s := range r.Opening {
+		if k := w.belongs(s.plain(), byPeer[s.plain().Peer]); k != nil {
+			opening[k] = true
+		}
+	}
 	if r.Truncated {
 		for s, first := range w.report.blind {
 			if _, again := blind[s]; !again {
@@ -138,7 +148,9 @@ func (w *Watch) Report(r SocketReport) {
 		for _, k := range known {
 			// What nobody asks for keeps its entry, or its socket would look like one
 			// that has none.
-			if w.relevant(k, true) {
+			if opening[k] && !seen[k] {
+				k.without = time.Time{}
+			} else if w.relevant(k, true) {
 				w.joined(k, seen[k], r, now)
 			}
 		}

@@ -27,6 +27,9 @@ type SocketList struct {
 	// that what the helper knows otherwise still lives. Those with loopback are left
 	// out, because the node cannot know of them.
 	Other []Socket
+	// Opening are those that a listener keeps without a socket yet. They are no
+	// sessions; what the helper knows otherwise is not ended by the want of a socket.
+	Opening []Socket
 	// Truncated says that there were more than these, or that some could not be
 	// read: the list then never proves that something is gone.
 	Truncated bool
@@ -46,7 +49,7 @@ const socketRoom = MaxRequestBytes - 32<<10
 
 // NewSocketList lists as many sockets as a request has room for, inbound ones
 // first, and is truncated if that is not all of them.
-func NewSocketList(listening []uint16, inbound, other []Socket) SocketList {
+func NewSocketList(listening []uint16, inbound, other, opening []Socket) SocketList {
 	l := SocketList{Listening: listening[:min(len(listening), maxListening)]}
 	room := socketRoom - len("65535,")*len(l.Listening)
 	fill := func(from []Socket) []Socket {
@@ -60,6 +63,7 @@ func NewSocketList(listening []uint16, inbound, other []Socket) SocketList {
 	}
 	l.Inbound = fill(inbound)
 	l.Other = fill(other)
+	l.Opening = fill(opening)
 	return l
 }
 
@@ -76,12 +80,13 @@ type wireList struct {
 	Listening  []uint16            `json:"listening,omitempty"`
 	Inbound    map[string][]string `json:"inbound,omitempty"`
 	Other      map[string][]string `json:"other,omitempty"`
+	Opening    map[string][]string `json:"opening,omitempty"`
 	Truncated  bool                `json:"truncated,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler.
 func (l SocketList) MarshalJSON() ([]byte, error) {
-	return json.Marshal(wireList{l.AgeSeconds, l.Mark, l.Listening, byAddress(l.Inbound), byAddress(l.Other), l.Truncated})
+	return json.Marshal(wireList{l.AgeSeconds, l.Mark, l.Listening, byAddress(l.Inbound), byAddress(l.Other), byAddress(l.Opening), l.Truncated})
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It never fails for what it cannot
@@ -95,6 +100,7 @@ func (l *SocketList) UnmarshalJSON(b []byte) error {
 	*l = SocketList{AgeSeconds: w.AgeSeconds, Mark: w.Mark, Listening: w.Listening, Truncated: w.Truncated}
 	l.Inbound = l.read(w.Inbound)
 	l.Other = l.read(w.Other)
+	l.Opening = l.read(w.Opening)
 	return nil
 }
 

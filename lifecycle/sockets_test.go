@@ -47,7 +47,7 @@ func TestSocketListFits(t *testing.T) {
 		{"too many of IPv6", many(50000, "fd00:1234:5678:9abc:def0:1234:5678:9abc", "fd00:1234:5678:9abc:def0:1234:5678:9abc"), nil, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l := NewSocketList([]uint16{8080, 9090}, tc.inbound, tc.other)
+			l := NewSocketList([]uint16{8080, 9090}, tc.inbound, tc.other, nil)
 			b, err := json.Marshal(DrainRequest{Sockets: &l, Version: "v0.2.0", ElapsedSeconds: 1.0 / 3})
 			if err != nil {
 				t.Fatal(err)

@@ -36,6 +36,7 @@ func (f *waitFlags) looker() (looker, error) {
 		scope := sockdiag.Scope{Listened: listened, Addresses: t.Addresses}
 		report.Sockets = toReport(look.Counted(scope))
 		report.Local = toReport(look.Local(scope))
+		report.Opening = toReport(look.Opening())
 		return report, nil
 	}, nil
 }

@@ -31,7 +31,7 @@ func dump(ctx context.Context, family uint8, add func(Socket)) (err error) {
 			Type:  unix.SOCK_DIAG_BY_FAMILY,
 			Flags: netlink.Request | netlink.Dump,
 		},
-		Data: encodeRequest(family, Established, CloseWait, FinWait1, Closing, LastAck, Listen),
+		Data: encodeRequest(family, Established, CloseWait, FinWait1, Closing, LastAck, SynRecv, Listen),
 	})
 	if err != nil {
 		return fmt.Errorf("ask: %w", err)

@@ -15,8 +15,8 @@ import (
 type Look struct {
 	// At is when the look began.
 	At time.Time
-	// Sockets are those in ESTABLISHED, CLOSE_WAIT, FIN_WAIT1, CLOSING and
-	// LAST_ACK, in no order.
+	// Sockets are those in ESTABLISHED, CLOSE_WAIT, FIN_WAIT1, CLOSING, LAST_ACK and
+	// SYN_RECV, in no order.
 	Sockets []Socket
 	// Listening are the ports that some socket listens on, sorted, each once.
 	Listening []uint16
@@ -65,6 +65,18 @@ func (l Look) Live() []Socket {
 		}
 	}
 	return live
+}
+
+// Opening returns those of which the server has no socket yet: of a client that is
+// connected already, where the listener waits for its first data or has no room.
+func (l Look) Opening() []Socket {
+	var opening []Socket
+	for _, k := range l.Sockets {
+		if k.State == SynRecv {
+			opening = append(opening, k)
+		}
+	}
+	return opening
 }
 
 func (l Look) scoped(s Scope, own bool) []Socket {

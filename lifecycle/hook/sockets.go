@@ -85,7 +85,13 @@ func (v *view) report(ctx context.Context, after string) *lifecycle.SocketList {
 		}
 		other = append(other, lifecycle.Socket{Local: s.Local, Peer: s.Peer})
 	}
-	l := lifecycle.NewSocketList(v.listened, in, other)
+	var opening []lifecycle.Socket
+	for _, s := range look.Opening() {
+		if !s.Peer.Addr().IsLoopback() && !slices.Contains(v.own, s.Local.Port()) {
+			opening = append(opening, lifecycle.Socket{Local: s.Local, Peer: s.Peer})
+		}
+	}
+	l := lifecycle.NewSocketList(v.listened, in, other, opening)
 	l.Mark, l.AgeSeconds = after, time.Since(look.At).Seconds()
 	return &l
 }

@@ -71,6 +71,7 @@ func (d *drain) hear(r lifecycle.DrainRequest, arrived time.Time) <-chan struct{
 		At:        at,
 		Sockets:   fromWire(r.Sockets.Inbound),
 		Local:     fromWire(r.Sockets.Other),
+		Opening:   fromWire(r.Sockets.Opening),
 		Listening: r.Sockets.Listening,
 		Truncated: r.Sockets.Truncated,
 	})
