@@ -67,6 +67,8 @@ type report struct {
 	own []uint16
 	// blindSeen is set for good once a socket proved to be blind.
 	blindSeen bool
+	// truncated says that the latest did not tell all.
+	truncated bool
 }
 
 // Report takes in a look at the server's own sockets. The sockets are joined with
@@ -87,7 +89,7 @@ func (w *Watch) Report(r SocketReport) {
 		return
 	}
 	previous := w.report.at
-	w.report.at = r.At
+	w.report.at, w.report.truncated = r.At, r.Truncated
 	if w.report.first.IsZero() {
 		w.report.first = r.At
 	}

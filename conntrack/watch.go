@@ -108,6 +108,9 @@ func (w *Watch) countNow() Counts {
 	}
 	if w.report.blindSeen {
 		c.Source = FromSockets
+		if w.report.truncated {
+			c.Known = false // nothing else would tell of the rest
+		}
 	}
 	w.restUntil = time.Now().Add(countFactor * time.Since(now))
 	w.peak = max(w.peak, c.Blocking())
