@@ -49,12 +49,14 @@ func (s space) podNamespace(pod corev1.Pod) cluster.Namespace {
 	return cluster.Namespace{}
 }
 
-// clusterNamespaces are those of processes that are in a cluster's cgroups; its supervisors are in this machine's own.
+// clusterNamespaces are those of processes that are in the cgroups of a cluster of these tests; its supervisors are in this
+// machine's own.
 func clusterNamespaces(t *testing.T) namespaces {
 	t.Helper()
+	others := othersClusters(t)
 	all := namespacesOf(t, func(proc string) bool {
 		b, err := os.ReadFile(filepath.Join(proc, "cgroup"))
-		return err == nil && strings.Contains(string(b), "/conndrain-e2e-")
+		return err == nil && strings.Contains(string(b), "/conndrain-e2e-") && !others(string(b))
 	})
 	own, err := cookieOf("/proc/self/ns/net")
 	if err != nil {
