@@ -94,6 +94,7 @@ func (w *Watch) Report(r SocketReport) {
 		w.report.first = r.At
 	}
 	byPeer := w.byPeer()
+	blindPorts, listening := setOf(r.BlindPorts), setOf(r.Listening)
 	blind := make(map[Socket]time.Time)
 	seen := make(map[*kept]bool)
 	for _, s := range r.Local {
@@ -112,7 +113,7 @@ func (w *Watch) Report(r SocketReport) {
 		if slices.Contains(w.report.own, s.Local.Port()) {
 			continue
 		}
-		if len(r.BlindPorts) > 0 && !slices.Contains(r.BlindPorts, s.Local.Port()) {
+		if len(blindPorts) > 0 && !blindPorts[s.Local.Port()] {
 			continue
 		}
 		first, again := w.report.blind[s]
@@ -153,7 +154,7 @@ func (w *Watch) Report(r SocketReport) {
 			if opening[k] && !seen[k] {
 				k.without = time.Time{}
 			} else if w.relevant(k, true) {
-				w.joined(k, seen[k], r, now)
+				w.joined(k, seen[k], listening, r, now)
 			}
 		}
 	}
@@ -228,7 +229,7 @@ func (w *Watch) belongs(s Socket, known []*kept) *kept {
 }
 
 // joined notes whether a session has a socket.
-func (w *Watch) joined(k *kept, has bool, r SocketReport, now time.Time) {
+func (w *Watch) joined(k *kept, has bool, listening map[uint16]bool, r SocketReport, now time.Time) {
 	switch {
 	case has:
 		k.socket, k.without, k.hadSocket = r.At, time.Time{}, true
@@ -237,7 +238,7 @@ func (w *Watch) joined(k *kept, has bool, r SocketReport, now time.Time) {
 		return
 	}
 	k.socket = time.Time{}
-	if !k.hadSocket && !slices.Contains(r.Listening, k.local.Port()) {
+	if !k.hadSocket && !listening[k.local.Port()] {
 		return
 	}
 	if k.without.IsZero() || k.packetSince(k.without) {
@@ -266,6 +267,15 @@ func (w *Watch) joined(k *kept, has bool, r SocketReport, now time.Time) {
 			h.ended = now
 		}
 	}
+}
+
+// setOf makes a set of ports: a report is of any length.
+func setOf(ports []uint16) map[uint16]bool {
+	set := make(map[uint16]bool, len(ports))
+	for _, p := range ports {
+		set[p] = true
+	}
+	return set
 }
 
 func (w *Watch) hostOf(k *kept) *host {

@@ -40,6 +40,7 @@ type server struct {
 		wasTerminating(uid types.UID) bool
 	}
 	drains *drains
+	turns  turns
 	// calls hears of each pod whose hook asks, delayed how long after a pod could go
 	// its hook was told.
 	calls   func(types.UID)
@@ -120,11 +121,7 @@ func (s *server) caller(r *http.Request) (*corev1.Pod, error) {
 func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 	arrived := time.Now()
 	pod := r.Context().Value(callerKey{}).(*corev1.Pod)
-	var request lifecycle.DrainRequest
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, lifecycle.MaxRequestBytes))
-	if err == nil && len(body) > 0 {
-		err = json.Unmarshal(body, &request)
-	}
+	request, err := s.read(w, r, pod)
 	if err != nil {
 		status := http.StatusBadRequest
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -161,6 +158,22 @@ func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 			s.delayed(delay)
 		}
 	}
+}
+
+// read blocks until the request is there, for requestTimeout at the most.
+func (s *server) read(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) (request lifecycle.DrainRequest, err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	end, err := s.turns.take(ctx, pod.UID)
+	if err != nil {
+		return request, fmt.Errorf("the pod sends too much at once: %w", err)
+	}
+	defer end()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, lifecycle.MaxRequestBytes))
+	if err != nil || len(body) == 0 {
+		return request, err
+	}
+	return request, s.turns.decode(func() error { return json.Unmarshal(body, &request) })
 }
 
 func (s *server) answer(w http.ResponseWriter, status int, a lifecycle.DrainAnswer) {

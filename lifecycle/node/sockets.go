@@ -178,8 +178,13 @@ func blindPorts(sockets []conntrack.Socket, served, others []uint16) []uint16 {
 		return nil
 	}
 	ports := slices.Clone(served)
+	seen := make(map[uint16]bool)
+	for _, p := range slices.Concat(others, served) {
+		seen[p] = true
+	}
 	for _, s := range sockets {
-		if p := s.Local.Port(); !slices.Contains(others, p) && !slices.Contains(ports, p) {
+		if p := s.Local.Port(); !seen[p] {
+			seen[p] = true
 			ports = append(ports, p)
 		}
 	}

@@ -1,0 +1,68 @@
+package node
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// decodedAtOnce is how many requests are decoded at the same time, whoever sent them.
+const decodedAtOnce = 2
+
+// turns let each pod have one request read at a time, and few pods have one decoded:
+// a request may be large, and none of a pod's costs the other pods anything. The zero
+// value is ready for use. They are safe for concurrent use.
+type turns struct {
+	mu sync.Mutex
+	of map[types.UID]*turn
+
+	once     sync.Once
+	decoding chan struct{}
+}
+
+type turn struct {
+	taken   chan struct{}
+	waiting int
+}
+
+// take blocks until it is the pod's next request's turn, or until ctx ends, and returns
+// what ends the turn.
+func (t *turns) take(ctx context.Context, uid types.UID) (end func(), err error) {
+	t.mu.Lock()
+	if t.of == nil {
+		t.of = make(map[types.UID]*turn)
+	}
+	one := t.of[uid]
+	if one == nil {
+		one = &turn{taken: make(chan struct{}, 1)}
+		t.of[uid] = one
+	}
+	one.waiting++
+	t.mu.Unlock()
+	leave := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if one.waiting--; one.waiting == 0 {
+			delete(t.of, uid)
+		}
+	}
+	select {
+	case one.taken <- struct{}{}:
+		return func() {
+			<-one.taken
+			leave()
+		}, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
+}
+
+// decode runs f, which must not wait for anybody.
+func (t *turns) decode(f func() error) error {
+	t.once.Do(func() { t.decoding = make(chan struct{}, decodedAtOnce) })
+	t.decoding <- struct{}{}
+	defer func() { <-t.decoding }()
+	return f()
+}
