@@ -17,26 +17,32 @@ import (
 	"github.com/conndrain/conndrain/e2e/traffic"
 )
 
-// What a hook does where its helper or conntrack fail it, one case after the other on a cluster of its own.
+// What a hook does where its helper or conntrack fail it, on a cluster of its own: first what concerns one pod, side by
+// side, then what concerns all of the node.
 func TestFallback(t *testing.T) {
 	t.Parallel()
 	c := startFor(t, cluster.Options{Nodes: 2})
 	if err := product.Install(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, space)
-	}{
-		{"P14 the data path bypasses conntrack", testP14},
-		{"P32 a mesh", testP32},
-		{"P29 a policy drops the helper's port", testP29Drop},
-		{"P29 something else answers on the helper's port", testP29Proxy},
-		{"P20 the helper is killed in the middle", testP20Killed},
-		{"P20 no helper from the start, and one in the end", testP20Absent},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, newSpace(t, c)) })
-	}
+	t.Run("of one pod", func(t *testing.T) {
+		for _, test := range []struct {
+			name string
+			run  func(*testing.T, space)
+		}{
+			{"P14 the data path bypasses conntrack", testP14},
+			{"P32 a mesh", testP32},
+			{"P29 a policy drops the helper's port", testP29Drop},
+			{"P29 something else answers on the helper's port", testP29Proxy},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				t.Parallel()
+				test.run(t, newSpace(t, c))
+			})
+		}
+	})
+	t.Run("P20 the helper is killed in the middle", func(t *testing.T) { testP20Killed(t, newSpace(t, c)) })
+	t.Run("P20 no helper from the start, and one in the end", func(t *testing.T) { testP20Absent(t, newSpace(t, c)) })
 }
 
 // held is a pod on n1 that is being deleted, with one stream of a client on n2.
@@ -97,7 +103,7 @@ func (h held) complete(budget time.Duration) {
 // rule adds a rule to a base chain of n1, which the test's end takes away.
 func (s space) rule(kind, hook, priority string, rule ...string) {
 	s.Helper()
-	const table = "inet conndrain-test"
+	table := "inet conndrain-test-" + s.name
 	script := fmt.Sprintf("add table %s\nadd chain %s c { type %s hook %s priority %s; }\nadd rule %s c %s\n",
 		table, table, kind, hook, priority, table, strings.Join(rule, "\nadd rule "+table+" c "))
 	if _, err := s.node("n1").Run(s.Context(), "sh", "-c", "printf '"+script+"' | nft -f -"); err != nil {
@@ -117,9 +123,12 @@ func testP14(t *testing.T, s space) {
 	})
 	text := h.event(h.pod, "Draining", "for 1 session")
 	t.Log(text)
-	if n := h.metric("n1", "conndrain_node_blind"); n != 1 {
-		t.Errorf("conndrain_node_blind is %v, want 1", n)
-	}
+	h.eventually("the node is known to be blind", func(context.Context) error {
+		if n := h.metric("n1", "conndrain_node_blind"); n != 1 {
+			return fmt.Errorf("conndrain_node_blind is %v", n)
+		}
+		return nil
+	})
 	h.complete(60 * time.Second)
 	h.event(h.pod, "Drained", "The last session has ended")
 }
@@ -133,16 +142,16 @@ func testP32(_ *testing.T, s space) {
 }
 
 func testP29Drop(_ *testing.T, s space) {
-	h := s.hold(server{grace: 90}, 25*time.Second, func(corev1.Pod) {
-		s.rule("filter", "prerouting", "raw", "tcp dport 10940 drop")
+	h := s.hold(server{grace: 90}, 25*time.Second, func(pod corev1.Pod) {
+		s.rule("filter", "prerouting", "raw", "ip saddr "+pod.Status.PodIP+" tcp dport 10940 drop")
 	})
 	h.complete(60 * time.Second)
 }
 
 // Another server answers for the helper: its 404 has not our header, as a mesh's 502 has not.
 func testP29Proxy(_ *testing.T, s space) {
-	h := s.hold(server{grace: 90, mesh: true}, 25*time.Second, func(corev1.Pod) {
-		s.rule("nat", "prerouting", "dstnat", "tcp dport 10940 redirect to :10941")
+	h := s.hold(server{grace: 90, mesh: true}, 25*time.Second, func(pod corev1.Pod) {
+		s.rule("nat", "prerouting", "dstnat", "ip saddr "+pod.Status.PodIP+" tcp dport 10940 redirect to :10941")
 	})
 	h.complete(60 * time.Second)
 }

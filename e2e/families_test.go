@@ -16,6 +16,7 @@ import (
 
 // Every kind of cluster that a test can ask for, one after the other.
 func TestFamiliesAndProxyModes(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		options cluster.Options
 		v4, v6  bool
@@ -25,6 +26,7 @@ func TestFamiliesAndProxyModes(t *testing.T) {
 		{cluster.Options{ProxyMode: "iptables", Families: cluster.DualStack}, true, true},
 	} {
 		t.Run(test.options.ProxyMode+" "+string(test.options.Families), func(t *testing.T) {
+			t.Parallel()
 			c := startFor(t, test.options)
 			s := newSpace(t, c)
 			pod, service := s.serve(server{
@@ -69,6 +71,7 @@ func TestFamiliesAndProxyModes(t *testing.T) {
 
 // Options reach the components: what a kubelet says of itself.
 func TestKubeletHasItsOptions(t *testing.T) {
+	t.Parallel()
 	c := startFor(t, cluster.Options{
 		FeatureGates:                    map[string]bool{"NodeLogQuery": true},
 		ShutdownGracePeriod:             40 * time.Second,

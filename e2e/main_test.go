@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/conndrain/conndrain/e2e/build"
 	"github.com/conndrain/conndrain/e2e/cluster"
 	"github.com/conndrain/conndrain/e2e/image"
@@ -44,10 +46,15 @@ var (
 	started *cluster.Cluster // by shared
 )
 
+const sharedNodes = 2
+
 // shared is the cluster of two nodes that cases run in side by side, each in a namespace of its own. It is started by the
 // first that asks for it; no case may harm its nodes.
 var shared = sync.OnceValues(func() (*cluster.Cluster, error) {
-	c, err := start(context.Background(), cluster.Options{Nodes: 2})
+	if err := room.Acquire(context.Background(), sharedNodes+1); err != nil {
+		return nil, err
+	}
+	c, err := start(context.Background(), cluster.Options{Nodes: sharedNodes})
 	started = c
 	return c, err
 })
@@ -91,16 +98,21 @@ var trafficProgram = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
-// own lets one test at a time have a cluster of its own: two of two nodes take two thirds of the inotify instances that a
-// machine gives one user by default (128), and the kubelet that finds none dies.
-var own = make(chan struct{}, 1)
+// machines bounds how many machines run at once: each takes some 14 of the inotify instances that one user has by default
+// (128), and a kubelet that finds none dies. The shared cluster has three.
+const machines = 8
+
+var room = semaphore.NewWeighted(machines)
 
 // startFor starts a cluster of the test's own, which ends with the test; when the test fails, its logs are kept. It blocks
-// while another test has one.
+// until there is room for it.
 func startFor(t *testing.T, o cluster.Options) *cluster.Cluster {
 	t.Helper()
-	own <- struct{}{}
-	t.Cleanup(func() { <-own })
+	weight := int64(max(o.Nodes, 1) + 1) // its nodes and its control plane
+	if err := room.Acquire(t.Context(), weight); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { room.Release(weight) })
 	c, err := start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 // What happens to nodes, one after the other on a cluster of its own.
 func TestNodes(t *testing.T) {
+	t.Parallel()
 	c := startFor(t, cluster.Options{
 		Nodes:                           2,
 		NodeMonitorGracePeriod:          16 * time.Second,
