@@ -21,13 +21,14 @@ type beginnings struct {
 	mu sync.Mutex
 	// serving are the pods of the node that do not terminate, ending those that
 	// were seen to begin, called those whose hook has asked.
-	serving, ending, called map[types.UID]struct{}
+	serving, called map[types.UID]struct{}
+	ending          map[types.UID]bool // whether it ran when it began: a kubelet says Succeeded or Failed before it is gone
 }
 
 func newBeginnings(log *slog.Logger) *beginnings {
 	return &beginnings{
 		log: log, began: func(*corev1.Pod) {}, missed: func(*corev1.Pod) {},
-		serving: make(map[types.UID]struct{}), ending: make(map[types.UID]struct{}), called: make(map[types.UID]struct{}),
+		serving: make(map[types.UID]struct{}), ending: make(map[types.UID]bool), called: make(map[types.UID]struct{}),
 	}
 }
 
@@ -42,9 +43,13 @@ func (b *beginnings) calls(uid types.UID) {
 func (b *beginnings) changed(pod *corev1.Pod, gone bool) {
 	b.mu.Lock()
 	_, serving := b.serving[pod.UID]
-	_, ending := b.ending[pod.UID]
+	ran, ending := b.ending[pod.UID]
 	_, called := b.called[pod.UID]
 	terminates := pod.DeletionTimestamp != nil
+	running := pod.Status.Phase == corev1.PodRunning // the hook of another one is not run
+	if !ending {
+		ran = running
+	}
 	switch {
 	case gone:
 		delete(b.serving, pod.UID)
@@ -54,13 +59,12 @@ func (b *beginnings) changed(pod *corev1.Pod, gone bool) {
 		b.serving[pod.UID] = struct{}{}
 	case serving:
 		delete(b.serving, pod.UID)
-		b.ending[pod.UID] = struct{}{}
+		b.ending[pod.UID] = running
 	}
 	b.mu.Unlock()
 
-	running := pod.Status.Phase == corev1.PodRunning // the hook of another one is not run
 	switch {
-	case !running || !terminates:
+	case !ran || !terminates:
 	case gone && (serving || ending) && !called && HasHook(pod):
 		b.log.Warn("a pod is gone whose hook of conndrain has never called: nothing of it was held for sessions by this helper",
 			"pod", pod.Namespace+"/"+pod.Name)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	stdcmp "cmp"
 	"log/slog"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 func TestBeginnings(t *testing.T) {
 	type step struct {
 		terminates, gone, calls bool
+		phase                   corev1.PodPhase // if it is another one by then
 	}
 	serves, ends, gone, calls := step{}, step{terminates: true}, step{terminates: true, gone: true}, step{calls: true}
 	for _, tc := range []struct {
@@ -22,6 +24,11 @@ func TestBeginnings(t *testing.T) {
 		want  []string
 	}{
 		{"a hook that never calls", ourHook, corev1.PodRunning, []step{serves, ends, ends, gone}, []string{"missed"}},
+		{
+			"the kubelet says that it has ended before it is gone", ourHook, corev1.PodRunning,
+			[]step{serves, ends, {terminates: true, phase: corev1.PodSucceeded}, {terminates: true, gone: true, phase: corev1.PodSucceeded}},
+			[]string{"missed"},
+		},
 		{"a hook that calls", ourHook, corev1.PodRunning, []step{serves, ends, calls, ends, gone}, nil},
 		{"a hook that calls before the watch tells", ourHook, corev1.PodRunning, []step{serves, calls, ends, gone}, nil},
 		{"gone before the watch told of the deletion", ourHook, corev1.PodRunning, []step{serves, gone}, []string{"missed"}},
@@ -43,7 +50,7 @@ func TestBeginnings(t *testing.T) {
 					b.calls("u")
 					continue
 				}
-				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Status: corev1.PodStatus{Phase: tc.phase}}
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Status: corev1.PodStatus{Phase: stdcmp.Or(s.phase, tc.phase)}}
 				pod.Spec.Containers = []corev1.Container{{Lifecycle: tc.hook}}
 				if s.terminates {
 					now := metav1.Now()

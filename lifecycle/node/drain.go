@@ -23,7 +23,9 @@ type drain struct {
 	// inherited says that the pod was terminating before this helper began to look,
 	// and that its hook did not tell when it started.
 	inherited bool
-	log       *slog.Logger
+	// askAfter is when the API may be asked for the pod.
+	askAfter time.Time
+	log      *slog.Logger
 
 	// wake receives when the pod or the first start has changed.
 	wake chan struct{}

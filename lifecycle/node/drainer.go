@@ -42,7 +42,7 @@ func (r *drainer) drain(ctx context.Context, d *drain) {
 	ctx, stop := context.WithCancel(ctx)
 	v := &vigil{
 		drainer: r, drain: d, begun: time.Now(),
-		serving: true, confirmBy: time.Now().Add(liveTimeout + time.Second),
+		serving: true, confirmBy: later(time.Now(), d.askAfter).Add(liveTimeout + time.Second), askAt: d.askAfter,
 		routed: true,
 		lives:  make(chan liveAnswer, 1), stops: make(chan stopAnswer, 1), opens: make(chan openAnswer, 1),
 		delays: newDelays(),

@@ -19,14 +19,20 @@ type drains struct {
 	// drain does the work of one, until it is released or ctx ends.
 	drain func(ctx context.Context, d *drain)
 
-	mu      sync.Mutex
-	byUID   map[types.UID]*drain
+	mu    sync.Mutex
+	byUID map[types.UID]*drain
+	// asked is when the API was asked for a pod: a pod that is not terminating can
+	// ask again and again.
+	asked   map[types.UID]time.Time
 	running sync.WaitGroup
 	closed  bool
 }
 
+// askPause is how often the API is asked for one pod's sake at the most.
+const askPause = time.Second
+
 func newDrains(c Config, work func(context.Context, *drain)) *drains {
-	return &drains{config: c, drain: work, byUID: make(map[types.UID]*drain)}
+	return &drains{config: c, drain: work, byUID: make(map[types.UID]*drain), asked: make(map[types.UID]time.Time)}
 }
 
 // join returns the drain of a pod one of whose hooks started at the given moment,
@@ -45,6 +51,8 @@ func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time,
 	}
 	d = newDrain(pod, started, inherited, all.config)
 	all.byUID[pod.UID] = d
+	d.askAfter = later(time.Now(), all.asked[pod.UID].Add(askPause))
+	all.asked[pod.UID] = d.askAfter
 	all.running.Go(func() {
 		defer close(d.ended)
 		all.drain(ctx, d)
@@ -63,6 +71,7 @@ func (all *drains) changed(pod *corev1.Pod, gone bool) {
 	d := all.byUID[pod.UID]
 	if gone {
 		delete(all.byUID, pod.UID)
+		delete(all.asked, pod.UID)
 	}
 	all.mu.Unlock()
 	if d != nil {

@@ -11,6 +11,9 @@ const (
 	// one address. A pod has one connection for each of its containers' hooks.
 	maxConnections = 2048
 	maxFromOne     = 64
+	// alwaysFromOne are had by everybody, however many the others have: those who are
+	// known are as many as the node has pods.
+	alwaysFromOne = 4
 	// maxStrangers bounds what those have open who will only be told to go away.
 	maxStrangers = 256
 )
@@ -58,7 +61,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 func (l *limitListener) take(a netip.Addr, stranger bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.all >= maxConnections || l.from[a] >= maxFromOne || (stranger && l.strangers >= maxStrangers) {
+	if (l.all >= maxConnections && (stranger || l.from[a] >= alwaysFromOne)) || l.from[a] >= maxFromOne || (stranger && l.strangers >= maxStrangers) {
 		return false
 	}
 	if stranger {

@@ -64,7 +64,16 @@ func newPods(client kubernetes.Interface, node string, changed func(pod *corev1.
 			}
 			tell(o, false)
 		},
-		UpdateFunc: func(_, o any) { tell(o, false) },
+		UpdateFunc: func(before, o any) {
+			// A new list may have another pod of the name, and then nobody tells the end
+			// of the one before.
+			if old, ok := before.(*corev1.Pod); ok {
+				if pod, ok := o.(*corev1.Pod); ok && pod.UID != old.UID {
+					tell(old, true)
+				}
+			}
+			tell(o, false)
+		},
 		DeleteFunc: func(o any) {
 			if lost, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = lost.Obj
