@@ -24,6 +24,7 @@ const (
 	reasonMalformed     = "MalformedAnnotation"
 	reasonDisabled      = "DrainDisabled"
 	reasonAtDeletion    = "SessionsAtDeletion"
+	reasonMissed        = "MissedHook"
 )
 
 // maxPeers is how many sessions an Event names.
@@ -50,6 +51,17 @@ func (e events) unknown(pod *corev1.Pod, remaining time.Duration, why error) {
 func (e events) disabled(pod *corev1.Pod, sleep time.Duration) {
 	e.recorder.Eventf(pod, corev1.EventTypeWarning, reasonDisabled,
 		"Sleeping %s without a look at its sessions, because conndrain is switched off on this node (CONNDRAIN_DISABLE)", inSeconds(sleep))
+}
+
+// missed says that a pod with a hook of ours is gone and its hook never came: what
+// the hook prints nobody sees.
+func (e events) missed(pod *corev1.Pod) {
+	why := "the kubelet may not have been able to run it (see FailedPreStopHook), or its way to the helper was barred"
+	if pod.Spec.HostNetwork {
+		why = "on the node's network it has to prove which pod it is: " + errNoToken.Error()
+	}
+	e.recorder.Eventf(pod, corev1.EventTypeWarning, reasonMissed,
+		"The pod is gone, and its preStop hook never reached this node's helper: %s", why)
 }
 
 // atDeletion says what a pod without a hook is about to cut.

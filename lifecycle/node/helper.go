@@ -81,7 +81,10 @@ func New(c Config, client kubernetes.Interface, reader *conntrack.Reader, regist
 	}
 	h.drains, h.tally = newDrains(c, work), d.tally
 	h.beginnings = newBeginnings(c.Logger)
-	h.beginnings.missed = func(*corev1.Pod) { d.tally.missed.Inc() }
+	h.beginnings.missed = func(pod *corev1.Pod) {
+		d.tally.missed.Inc()
+		h.events.missed(pod)
+	}
 	if c.Observe != nil && !c.Disabled {
 		h.observer = newObserver(client, c.Observe, d.events, d.tally, c.Logger)
 		h.beginnings.began = h.observer.began

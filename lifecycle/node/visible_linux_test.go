@@ -69,6 +69,7 @@ func TestMissedHookIsCounted(t *testing.T) {
 	s.delete(60)
 	must(t, s.api.CoreV1().Pods(namespace).Delete(t.Context(), podName, metav1.DeleteOptions{}))
 	s.metric(`conndrain_missed_hooks_total 1`)
+	s.eventNaming("MissedHook: ", "never reached this node's helper")
 }
 
 // A pod that flaps between settling and draining makes no more Events than another.
