@@ -118,7 +118,10 @@ func (d *drain) changed(pod *corev1.Pod, gone bool) {
 func (d *drain) confirm(pod *corev1.Pod) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.pod = pod
+	// The watch may have told of a shorter grace while the API was asked.
+	if d.pod.DeletionTimestamp == nil || graceOf(d.pod) >= graceOf(pod) {
+		d.pod = pod
+	}
 	d.confirmed = true
 	d.readSettings()
 	d.setDeadline()

@@ -73,3 +73,25 @@ func TestDeadline(t *testing.T) {
 		})
 	}
 }
+
+// What the API said before a shorter delete is out of date when it arrives.
+func TestConfirmKeepsAShorterGrace(t *testing.T) {
+	start := time.Now()
+	d := newDrain(podWithGrace(900, -1), start, false, Config{Logger: slog.New(slog.DiscardHandler)})
+	deleted := func(grace int64) *corev1.Pod {
+		p := podWithGrace(900, grace)
+		p.DeletionTimestamp = &metav1.Time{Time: start}
+		return p
+	}
+	d.changed(deleted(60), false)
+	d.confirm(deleted(900))
+	if got := d.deadline.Sub(start); got != 50*time.Second {
+		t.Errorf("the deadline is %s after the start, want 50s", got)
+	}
+}
+
+func TestClip(t *testing.T) {
+	if got := clip(" a\x1b[31m\n b\t"); got != "a [31m b" {
+		t.Errorf("%q", got)
+	}
+}

@@ -20,6 +20,8 @@ type looks struct {
 	asked, next time.Time
 	// taken is how many were handed on.
 	taken int
+	// round is when the drain looked up last.
+	round time.Time
 	// trusted is set while the watch goes by a look.
 	trusted bool
 }
@@ -58,6 +60,10 @@ func (v *vigil) consult(c conntrack.Counts, now time.Time) (pending bool) {
 	since(&l.knownSince, c.Known, now)
 	since(&l.zeroSince, c.Known && c.Blocking() == 0, now)
 	l.next = time.Time{}
+	if !l.round.IsZero() && now.Sub(l.round) > 2*lookEvery {
+		v.sockets.excuse(now) // this process stood still, and no hook could be heard
+	}
+	l.round = now
 	if !v.sockets.reporting(now) {
 		if l.trusted && v.watch != nil {
 			l.trusted = false
@@ -119,10 +125,10 @@ func (l *looks) confirms(now time.Time) bool {
 
 // handed notes a look that the watch has got.
 func (l *looks) handed(r conntrack.SocketReport, now time.Time) {
-	if r.At.After(l.at) {
-		l.at = r.At
+	if !r.At.After(l.at) {
+		return // the watch goes by the later one
 	}
-	l.arrived, l.trusted = now, true
+	l.at, l.arrived, l.trusted = r.At, now, true
 	l.taken++
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/conndrain/conndrain/lifecycle"
 )
@@ -48,8 +49,15 @@ func (all *drains) release(ctx context.Context, r lifecycle.ReleaseRequest) life
 // maxSaid is how much of a person's text an Event repeats.
 const maxSaid = 200
 
-// clip leaves one line of what a person has said.
+// clip leaves one line of what a person has said, and nothing that would mean
+// something to a terminal.
 func clip(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
 	text = strings.Join(strings.Fields(text), " ")
 	if runes := []rune(text); len(runes) > maxSaid {
 		return string(runes[:maxSaid]) + "..."

@@ -153,6 +153,15 @@ func (s *sockets) reporting(now time.Time) bool {
 	return len(s.parked) > 0 || !s.contact.IsZero() && now.Sub(s.contact) < reporterPatience
 }
 
+// excuse gives a hook that has reported its whole patience anew.
+func (s *sockets) excuse(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.contact.IsZero() {
+		s.contact = now
+	}
+}
+
 // ready completes a report by what the helper knows of the pod: which of its
 // sockets are sessions, and on which ports those count that conntrack does not know.
 func (v *vigil) ready(r conntrack.SocketReport) conntrack.SocketReport {

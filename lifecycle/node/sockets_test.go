@@ -187,3 +187,14 @@ func TestPortsOfBlindSockets(t *testing.T) {
 		})
 	}
 }
+
+// A look that is older than the last one is not what a release waits for.
+func TestOlderLookIsNoNewOne(t *testing.T) {
+	now := time.Now()
+	var l looks
+	l.handed(conntrack.SocketReport{At: now}, now)
+	l.handed(conntrack.SocketReport{At: now.Add(-time.Second)}, now.Add(time.Second))
+	if l.arrived != now || l.taken != 1 {
+		t.Errorf("arrived %s later, %d taken", l.arrived.Sub(now), l.taken)
+	}
+}
