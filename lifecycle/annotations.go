@@ -56,10 +56,15 @@ type Malformed struct {
 	Annotation, Value string
 	// Why says what is wrong and what is allowed.
 	Why string
+	// Unknown says that it is the name that means nothing, whatever the value.
+	Unknown bool
 }
 
 // String is for a person.
 func (m Malformed) String() string {
+	if m.Unknown {
+		return shorten(m.Annotation) + " " + m.Why
+	}
 	return fmt.Sprintf("%s: %s %s", shorten(m.Annotation), strconv.Quote(shorten(m.Value)), m.Why)
 }
 
@@ -96,6 +101,7 @@ type parser struct {
 
 func (p *parser) parse(name, value string) {
 	var why string
+	unknown := false
 	s := &p.settings
 	switch name {
 	case UntilAnnotation:
@@ -116,10 +122,11 @@ func (p *parser) parse(name, value string) {
 	case PortsAnnotation:
 		s.Ports, why = p.ports(value)
 	default:
-		why = "belongs to an annotation that is not known here and is ignored: until, idle-after, settle, min-delay, reserve and ports are"
+		unknown = true
+		why = "is not known here and is ignored: use until, idle-after, settle, min-delay, reserve or ports"
 	}
 	if why != "" {
-		p.malformed = append(p.malformed, Malformed{name, value, why})
+		p.malformed = append(p.malformed, Malformed{name, value, why, unknown})
 	}
 }
 

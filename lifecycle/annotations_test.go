@@ -65,8 +65,8 @@ func TestMalformedAnnotations(t *testing.T) {
 		{"ports", "80,htpp", `"htpp"`},
 		{"ports", "80 81", "neither a number"},
 		{"ports", strings.Repeat("80,", 64) + "80", "too many ports"},
-		{"setle", "5s", "not known here"},
-		{"", "5s", "not known here"},
+		{"setle", "5s", "conndrain.io/setle is not known here"},
+		{"", "5s", "conndrain.io/ is not known here"},
 	} {
 		t.Run(tc.key+" "+tc.value, func(t *testing.T) {
 			got, malformed := ParseAnnotations(map[string]string{AnnotationPrefix + tc.key: tc.value}, containerPorts)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -236,8 +237,9 @@ func (d *drain) setDeadline() {
 	budget, ok := d.settings.Budget(grace, d.maxDrain)
 	if !ok {
 		d.tell(lifecycle.Malformed{
-			Annotation: lifecycle.ReserveAnnotation, Value: d.settings.Reserve.String(),
-			Why: fmt.Sprintf("leaves nothing of the %s that the pod has to end and the usual reserve is kept instead: use less than that", grace),
+			Annotation: lifecycle.ReserveAnnotation, Value: strings.TrimSpace(d.pod.Annotations[lifecycle.ReserveAnnotation]),
+			Why: fmt.Sprintf("leaves nothing of the %g s that the pod has to end, so that %g s are kept as usual: use less than %[1]g s",
+				grace.Seconds(), lifecycle.Reserve(grace).Seconds()),
 		})
 	}
 	deadline := d.first.Add(budget)

@@ -137,7 +137,7 @@ func TestMalformedAnnotationsAreTold(t *testing.T) {
 	}
 	for _, says := range []string{
 		`conndrain.io/until: "requests" is not built yet and sessions is used`, `conndrain.io/settle: "soon" is not a duration`,
-		"conndrain.io/typo:", `conndrain.io/ports: "nowhere"`, `conndrain.io/reserve: "2m0s" leaves nothing of the 1m0s`,
+		"conndrain.io/typo is not known", `conndrain.io/ports: "nowhere"`, `conndrain.io/reserve: "2m" leaves nothing of the 60 s`,
 	} {
 		s.eventNaming("MalformedAnnotation: ", says)
 	}
