@@ -264,8 +264,11 @@ func (d *drain) become(s state) bool {
 	if before == s.phase {
 		return false
 	}
-	d.log.Info("phase", "from", before.String(), "to", s.phase.String(),
-		"reason", string(s.reason), "known", s.counts.Known, "open", s.counts.Open, "lost", s.counts.Lost)
+	log := d.log.With("from", before.String(), "to", s.phase.String(), "reason", string(s.reason), "known", s.counts.Known)
+	if s.counts.Known { // or else a zero means nothing
+		log = log.With("open", s.counts.Open, "lost", s.counts.Lost)
+	}
+	log.Info("phase")
 	if s.phase == lifecycle.Released {
 		close(d.released)
 	}
