@@ -66,9 +66,13 @@ func (e events) missed(pod *corev1.Pod) {
 
 // atDeletion says what a pod without a hook is about to cut.
 func (e events) atDeletion(pod *corev1.Pod, open []conntrack.Session, after time.Duration) {
+	them := "them"
+	if len(open) == 1 {
+		them = "it"
+	}
 	e.recorder.Eventf(pod, corev1.EventTypeWarning, reasonAtDeletion,
-		"%s open %s after its deletion, and nothing waits for them, because no container has a preStop hook of conndrain: %s",
-		numberAre(len(open), "session"), inSeconds(after), listed(open, nil))
+		"%s open %s after the pod's deletion, and nothing waits for %s, because no container has a preStop hook of conndrain: %s",
+		numberAre(len(open), "session"), inSeconds(after), them, listed(open, nil))
 }
 
 // details are the figures beside the number of sessions that hold a pod.

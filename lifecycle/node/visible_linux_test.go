@@ -185,7 +185,7 @@ func TestObserved(t *testing.T) {
 	s := newObserved(t)
 	c := s.connect(s.serve())
 	s.delete(30)
-	s.eventNaming("SessionsAtDeletion: 1 session was open", c.client.LocalAddr().String(), "port 8080/tcp", "no container has a preStop hook of conndrain")
+	s.eventNaming("SessionsAtDeletion: 1 session was open", "nothing waits for it,", c.client.LocalAddr().String(), "port 8080/tcp", "no container has a preStop hook of conndrain")
 	s.metric(`conndrain_observed_deletions_total{result="sessions"} 1`)
 	s.metric(`conndrain_sessions_at_deletion_total 1`)
 	s.metric(`conndrain_drains{phase="draining"} 0`)
