@@ -45,7 +45,8 @@ func (p *plugin) root() *cobra.Command {
 them go before their time.
 
 It asks the helper on each node, by running a command in the helper's container:
-that takes the right to list pods and to create and get pods/exec in the helper's namespace.
+that takes the right to list pods and to create and get pods/exec in the helper's namespace,
+and for pod/NAME the right to get pods in that pod's namespace.
 
 Exit codes: 0 done, 1 error (also a helper that could not be asked), 2 usage,
 130 cancelled.`,

@@ -271,7 +271,7 @@ func TestRelease(t *testing.T) {
 		"release pod/web-1 --reason stuck", "release pod/web-1 pod/web-2", "release pod/smtp-0 -n mail", "release pod/web-1 -o json",
 		"release --all", "release --all -n mail", "release --node n1 --yes",
 		"release pod/plain", "release pod/serving", "release pod/quiet", "release pod/none pod/web-1",
-		"release", "release web-1", "release --all --node n1", "release --node n9",
+		"release", "release web-1", "release --all --node n1", "release --all pod/web-1", "release --node n9",
 	)
 	got += f.ran()
 	golden(t, "release", got)

@@ -116,8 +116,11 @@ func (r *release) check(args []string) ([]string, error) {
 			ways++
 		}
 	}
-	if ways != 1 {
+	switch {
+	case ways == 0:
 		return nil, usagef("say what to release: pod/NAME, or --node NODE, or --all")
+	case ways > 1:
+		return nil, usagef("say only one of pod/NAME, --node NODE and --all")
 	}
 	var names []string
 	for _, arg := range args {
