@@ -11,13 +11,19 @@ import (
 // program is this process's own binary.
 const program = "/proc/self/exe"
 
+// errFolder is a command line that does not say where to copy to.
+var errFolder = errors.New("copy: name one folder: prestop copy /conndrain")
+
 // copyTo puts this binary into a folder, as prestop, for another container to run:
 // an init container does so, into a volume. A file that was there is replaced in
 // one step. An error must fail the container: without its hook a pod would start
 // all the same, and end without a wait.
 func copyTo(args []string) error {
-	if len(args) != 1 || args[0] == "" {
-		return errors.New("copy: name one folder: prestop copy /conndrain")
+	switch {
+	case len(args) == 1 && (args[0] == "--help" || args[0] == "-help" || args[0] == "-h"):
+		return errHelp
+	case len(args) != 1 || args[0] == "":
+		return errFolder
 	}
 	from, err := os.Open(program)
 	if err != nil {

@@ -51,13 +51,32 @@ func TestCopy(t *testing.T) {
 
 // It fails loudly, in a container too: a pod must not start without its hook.
 func TestCopyThatDoesNotWork(t *testing.T) {
-	for _, args := range [][]string{{"copy"}, {"copy", ""}, {"copy", "/nowhere"}, {"copy", "a", "b"}} {
+	for _, tc := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"copy"}, codeUsage},
+		{[]string{"copy", ""}, codeUsage},
+		{[]string{"copy", "a", "b"}, codeUsage},
+		{[]string{"copy", "/nowhere"}, codeError},
+	} {
+		args := tc.args
 		var stderr bytes.Buffer
-		if code := execute(t.Context(), args, env("KUBERNETES_SERVICE_HOST", "10.96.0.1"), io.Discard, &stderr); code != codeError {
-			t.Errorf("%q: exit %d, want %d", args, code, codeError)
+		if code := execute(t.Context(), args, env("KUBERNETES_SERVICE_HOST", "10.96.0.1"), io.Discard, &stderr); code != tc.code {
+			t.Errorf("%q: exit %d, want %d", args, code, tc.code)
 		}
 		if !strings.Contains(stderr.String(), "prestop: copy: ") {
 			t.Errorf("%q: said %q", args, &stderr)
 		}
+	}
+}
+
+func TestCopyHelp(t *testing.T) {
+	var stdout bytes.Buffer
+	if code := execute(t.Context(), []string{"copy", "--help"}, env(), &stdout, io.Discard); code != codeDone {
+		t.Errorf("exit %d", code)
+	}
+	if stdout.String() != usage {
+		t.Errorf("said %q", &stdout)
 	}
 }

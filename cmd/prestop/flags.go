@@ -21,6 +21,8 @@ const usage = `prestop waits, as a preStop hook, until the last session of its p
   prestop sidecar [flags]   as a native sidecar, for containers that have no file to
                             execute: lifecycle: {preStop: {httpGet: {path: ` + hook.DrainPath + `,
                             port: 10942}}}; ` + hook.HealthPath + ` answers probes
+  prestop copy DIR          puts the program into a folder, for another container to
+                            run
 
 Each flag has an environment variable of the same meaning, and wins over it:
 
@@ -37,14 +39,12 @@ Each flag has an environment variable of the same meaning, and wins over it:
   --listen :10942         CONNDRAIN_LISTEN          where the sidecar takes hooks
   --help, --version
 
-prestop copy DIR puts the program into a folder, for another container to run.
-
 While no helper answers, prestop goes by the pod's own sockets: for at least
 fallback-sleep, and at most until the helper's last word on the deadline, or grace
 less a reserve of a fifth (10s at the most).
 
 Exit: 0 done; 1 the sidecar cannot serve, or the program could not be copied; 2
-usage. In Kubernetes (when KUBERNETES_SERVICE_HOST is set) a hook exits 0 whatever
+usage, also of copy without its one folder. In Kubernetes (when KUBERNETES_SERVICE_HOST is set) a hook exits 0 whatever
 happened, and a flag or variable that makes no sense is said and left out.
 `
 
@@ -110,7 +110,7 @@ func parse(args []string, getenv func(string) string) (command, error) {
 		return c, errVersion
 	}
 	if flags.NArg() > 0 {
-		errs = append(errs, fmt.Errorf("unknown argument %q: there is only 'prestop' and 'prestop sidecar', and flags", flags.Arg(0)))
+		errs = append(errs, fmt.Errorf("unknown argument %q: there is only 'prestop', 'prestop sidecar' and 'prestop copy DIR', and flags", flags.Arg(0)))
 	}
 	return c, errors.Join(errs...)
 }

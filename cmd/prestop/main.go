@@ -41,11 +41,18 @@ const (
 // returns the exit code.
 func execute(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "copy" {
-		if err := copyTo(args[1:]); err != nil {
-			fmt.Fprintf(stderr, "prestop: %v\n", err)
-			return codeError
+		err := copyTo(args[1:])
+		switch {
+		case err == nil:
+			return codeDone
+		case errors.Is(err, errHelp):
+			return written(io.WriteString(stdout, usage))
 		}
-		return codeDone
+		fmt.Fprintf(stderr, "prestop: %v\n", err)
+		if errors.Is(err, errFolder) {
+			return codeUsage
+		}
+		return codeError
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	c, err := parse(args, getenv)
