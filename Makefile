@@ -63,6 +63,8 @@ image: ## the images as archives in bin/images/, without a daemon (ARCH=amd64 fo
 
 .PHONY: push
 push: ## the images to a registry: REGISTRY=registry.example.com/team TAG=v0
+	@[ '$(origin REGISTRY)' != file ] && [ -n '$(REGISTRY)' ] || \
+		{ echo 'Name the registry: make push REGISTRY=registry.example.com/team TAG=v0' >&2; exit 1; }
 	@$(IMAGE) -push
 
 .PHONY: manifests
