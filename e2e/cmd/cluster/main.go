@@ -84,7 +84,7 @@ func up(ctx context.Context, args []string) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, `
-The cluster is up%s. With the two lines below in your shell, try:
+The cluster is up%s. With the two export lines that this prints in your shell (eval takes them over), try:
   kubectl get nodes -o wide
   node n1 systemctl status kubelet
   node n1 conntrack -L
