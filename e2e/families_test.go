@@ -21,7 +21,7 @@ func TestFamiliesAndProxyModes(t *testing.T) {
 		options cluster.Options
 		v4, v6  bool
 	}{
-		{cluster.Options{ProxyMode: "iptables", Families: cluster.IPv4}, true, false},
+		{cluster.Options{Nodes: 2, ProxyMode: "iptables", Families: cluster.IPv4}, true, false},
 		{cluster.Options{ProxyMode: "nftables", Families: cluster.IPv6}, false, true},
 		{cluster.Options{ProxyMode: "iptables", Families: cluster.DualStack}, true, true},
 	} {
@@ -59,10 +59,15 @@ func TestFamiliesAndProxyModes(t *testing.T) {
 			if nft := strings.Contains(rules, "kube-proxy"); nft != (test.options.ProxyMode == "nftables") {
 				t.Errorf("the node has kube-proxy's nftables: %v", nft)
 			}
-			if !test.v4 {
-				if err := product.Install(t.Context(), c); err != nil {
-					t.Fatal(err)
-				}
+			if test.v4 && test.v6 {
+				return
+			}
+			if err := product.Install(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			if test.v4 { // P11 by the rules of the other kube-proxy
+				everyWay(newDrainCase(newSpace(t, c), server{grace: 300}))
+			} else {
 				testP12Only(t, newSpace(t, c))
 			}
 		})

@@ -100,6 +100,7 @@ func TestP1LivenessFailureDoesNotDrain(t *testing.T) {
 	t.Parallel()
 	s := productSpace(t)
 	before := s.metric("n1", `conndrain_drain_duration_seconds_count{reason="NotTerminating"}`)
+	tookBefore := s.metric("n1", `conndrain_drain_duration_seconds_sum{reason="NotTerminating"}`)
 	pod, service := s.serve(server{name: "web", node: "n1", onTerm: "exit", hook: true, grace: 100, change: func(spec *corev1.PodSpec) {
 		spec.Containers[0].LivenessProbe = &corev1.Probe{
 			// nobody listens there
@@ -132,6 +133,8 @@ func TestP1LivenessFailureDoesNotDrain(t *testing.T) {
 	}
 	if n := s.metric("n1", `conndrain_drain_duration_seconds_count{reason="NotTerminating"}`); n < before+1 {
 		t.Errorf("%v hooks ended as NotTerminating, %v before", n, before)
+	} else if took := (s.metric("n1", `conndrain_drain_duration_seconds_sum{reason="NotTerminating"}`) - tookBefore) / (n - before); took > 15 {
+		t.Errorf("such a hook took %.1f s, want 3", took)
 	}
 }
 

@@ -72,8 +72,13 @@ func TestP10OutboundPoolDoesNotHold(t *testing.T) {
 // P11: sessions through the ClusterIP, through the NodePort of another node and straight to the pod count, each once.
 func TestP11EveryWayToThePodCountsOnce(t *testing.T) {
 	t.Parallel()
+	everyWay(drainCase(t, server{grace: 300}))
+}
+
+// everyWay needs two nodes.
+func everyWay(d *drained) {
+	d.Helper()
 	const protocol = "tcp"
-	d := drainCase(t, server{grace: 300})
 	clusterIP := addressOf(d.service.Spec.ClusterIP, protocol)
 	all := []conn{
 		d.dial(d.node("n2").Namespace(), clusterIP),

@@ -109,6 +109,7 @@ func TestP25BarePod(t *testing.T) {
 		}
 	}}, 20*time.Second, nil)
 	h.event(h.pod, "Draining", "for 1 session")
+	h.event(h.pod, "PartialHook", "own") // reported, and kept
 	// The other container's own hook was run, and it is gone before the session is.
 	h.eventually("the other container has ended", func(ctx context.Context) error {
 		now, err := h.c.Client.CoreV1().Pods(h.name).Get(ctx, h.pod.Name, metav1.GetOptions{})

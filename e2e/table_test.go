@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -91,12 +92,19 @@ func testP22Overflow(t *testing.T, s space) {
 	d.tracked(d.pod.Status.PodIP, 1)
 	d.delete()
 	d.event(d.pod, "Draining", sessions(1), c.LocalAddr().String())
+	lost := d.metric("n1", "conndrain_events_lost_total")
 	d.signal("n1", "conndrain-node", "STOP")
 	const datagrams = 20000 // more events than the helper's socket holds
 	if err := flood(d.c.Outside, d.direct("udp"), datagrams); err != nil {
 		t.Error(err)
 	}
 	d.signal("n1", "conndrain-node", "CONT")
+	d.eventually("events are lost", func(context.Context) error {
+		if n := d.metric("n1", "conndrain_events_lost_total"); n <= lost {
+			return fmt.Errorf("conndrain_events_lost_total is %v, as before", n)
+		}
+		return nil
+	})
 	d.holds(10 * time.Second)
 	c.open()
 	c.Close()

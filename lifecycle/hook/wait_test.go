@@ -144,6 +144,10 @@ func TestWait(t *testing.T) {
 		{"an address is known late", func() helper { return until(2*s, unknown, drain(20*s, 100*s)) }, 0, 100 * s, lifecycle.Drained, true, 20 * s},
 		{"P20: the helper dies, the session goes on", func() helper { return until(5*s, drain(time.Hour, 100*s), absent) }, 70 * s, 30 * s, lifecycle.Drained, false, 70 * s},
 		{"P20: the helper dies, its deadline stands", func() helper { return until(5*s, drain(time.Hour, 40*s), absent) }, time.Hour, 900 * s, lifecycle.Expired, false, 40 * s},
+		{"P20: the helper hangs in the middle, the session goes on", func() helper { return until(5*s, drain(time.Hour, 100*s), hangs) }, 70 * s, 30 * s, lifecycle.Drained, false, 70 * s},
+		{"P20: the helper hangs in the middle, its deadline stands", func() helper { return until(5*s, drain(time.Hour, 40*s), hangs) }, time.Hour, 900 * s, lifecycle.Expired, false, 40 * s},
+		{"P29: a proxy answers, then the helper", func() helper { return until(5*s, proxy, drain(20*s, 100*s)) }, time.Hour, 100 * s, lifecycle.Drained, true, 20 * s},
+		{"P29: a proxy answers from the middle on", func() helper { return until(5*s, drain(time.Hour, 100*s), proxy) }, 70 * s, 30 * s, lifecycle.Drained, false, 70 * s},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -223,22 +223,38 @@ func TestP26ProbesDoNotRestartSettle(t *testing.T) {
 	}
 }
 
-// P27: a second, shorter delete counts from the first hook's start.
+// P27: a second, shorter delete counts from the first hook's start and not from its
+// own moment, and the hook that the kubelet runs again joins.
 func TestP27SecondShorterDelete(t *testing.T) {
 	t.Parallel()
+	const before, budget = 6 * time.Second, 8 * time.Second // of a grace of ten
 	s := newScene(t, nil, quick)
 	s.connect(s.serve())
 	s.delete(900)
 	s.withdraw()
-	begin := time.Now()
+	first := s.prestop()
+	s.says(first, "to=draining")
 	long := s.reaches(lifecycle.Draining, 1)
 	if left, _ := long.Remaining(); left < 880*time.Second || left > 890*time.Second {
 		t.Errorf("%s remain of 900s less the reserve", left)
 	}
-	s.delete(5)
-	a := s.hook()
-	if took := time.Since(begin); a.Reason != lifecycle.Expired || took > 6*time.Second {
-		t.Errorf("%s after %s, want %s 4s after the first start", a.Reason, took, lifecycle.Expired)
+	first.holds(before - time.Since(first.begun))
+	s.delete(10)
+	again := s.prestop()
+	for _, p := range []*process{first, again} {
+		p.returns()
+		s.says(p, "reason=Expired")
+	}
+	// By the second delete it would be at least their sum.
+	if first.took < budget || first.took >= before+budget {
+		t.Errorf("returned after %s, want %s after the first start", first.took, budget)
+	}
+	if again.took > budget {
+		t.Errorf("the hook that was run again held for %s, want what is left of %s", again.took, budget)
+	}
+	s.eventNaming("DrainExpired: The time was up after", "1 session cut")
+	if all := s.events(); len(all) != 2 || len(s.helper.drains.list()) != 1 {
+		t.Errorf("%d drains, Events %q; want one drain with two", len(s.helper.drains.list()), all)
 	}
 }
 

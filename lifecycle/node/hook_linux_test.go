@@ -170,6 +170,33 @@ func (s *scene) listen(port uint16) net.Listener {
 	return l
 }
 
+// P1 with the whole hook: a restart is over within three seconds, the pod serves the
+// client that it has and new ones, and nothing of the hook is left.
+func TestP1HookReturnsAndThePodServes(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, quick)
+	l := s.serve()
+	c := s.connect(l)
+	for range 2 {
+		p := s.prestop()
+		if took := p.returns(); took > 4*time.Second { // three, and the start of a process on this machine
+			t.Errorf("returned after %s, want 3s", took)
+		}
+		s.says(p, "reason=NotTerminating helper=true")
+	}
+	s.eventually("nothing is left", func() error {
+		if n := len(s.helper.drains.list()); n > 0 {
+			return fmt.Errorf("%d drains are", n)
+		}
+		return nil
+	})
+	s.connect(l).end(t)
+	c.end(t)
+	if all := s.events(); len(all) > 0 {
+		t.Errorf("Events %q of a pod that serves on", all)
+	}
+}
+
 // P6 with the whole hook: the usual way of a pod, and how soon it ends.
 func TestP6HookReturnsWithTheLastSession(t *testing.T) {
 	t.Parallel()
@@ -337,6 +364,37 @@ func TestP30FlushedUnderALiveConnection(t *testing.T) {
 	s.says(p, "reason=Drained helper=true")
 }
 
+// P30: an entry that times out under a live connection, as that of a client that is
+// silent for longer than the node's setting. Its socket decides too.
+func TestP30TimedOutUnderALiveConnection(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, quick)
+	c := s.connectTo(s.serve(), netip.AddrPortFrom(s.lab.PodAddr, s.lab.PodPort))
+	s.delete(60)
+	s.withdraw()
+	p := s.prestop()
+	s.says(p, "to=draining")
+	must(t, s.lab.Node.Sysctl("net/netfilter/nf_conntrack_tcp_timeout_established", "2"))
+	_, err := c.client.Write([]byte("x")) // the last word, from which the two seconds count
+	must(t, err)
+	_, err = io.ReadFull(c.server, make([]byte, 1))
+	must(t, err)
+	s.eventually("a lost session", func() error {
+		if a := s.ask(lifecycle.DrainRequest{}); a.Lost == nil || *a.Lost != 1 {
+			return errors.New("none is lost in " + a.Phase)
+		}
+		return nil
+	})
+	p.holds(5 * time.Second)
+	ended := time.Now()
+	c.end(t)
+	p.returns()
+	if late := time.Since(ended); late > 10*time.Second {
+		t.Errorf("returned %s after the session's end", late)
+	}
+	s.says(p, "reason=Drained helper=true")
+}
+
 // mesh redirects the served port to a proxy that has a pool to the application on
 // loopback. It returns a client's connection to the proxy.
 func (s *scene) mesh() session {
@@ -494,10 +552,48 @@ func TestP29SomethingInBetween(t *testing.T) {
 			s.says(p, "no helper answers")
 			noticed := time.Since(p.begun)
 			t.Logf("noticed after %s", noticed)
+			// Two seconds, which package hook tests by its own clock; the rest is this machine's.
+			if noticed > 5*time.Second {
+				t.Errorf("noticed after %s, want 2s", noticed)
+			}
 			p.holds(4 * time.Second)
 			c.end(t)
 			p.returns()
 			s.says(p, "reason=Drained helper=false")
+		})
+	}
+}
+
+// P29: what answers in the helper's place goes away, and the helper is there: it was
+// tried on, and the drain is its own from then on.
+func TestP29HelperIsTriedOn(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusBadGateway, http.StatusForbidden} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, nil, quick)
+			s.kill()
+			l, err := s.lab.Node.Listen(t.Context(), "tcp", netip.AddrPortFrom(s.lab.GatewayAddr, lifecycle.APIPort).String())
+			must(t, err)
+			server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "mesh", status) })}
+			served := make(chan struct{})
+			go func() { defer close(served); _ = server.Serve(l) }()
+			t.Cleanup(func() { _ = server.Close(); <-served })
+			c := s.connect(s.serve())
+			s.delete(60)
+			s.withdraw()
+			p := s.prestop("--fallback-sleep", "1s", "--grace", "60s")
+			s.says(p, "no helper answers", "sockets decide")
+			p.holds(2 * time.Second)
+			must(t, server.Close())
+			s.revive()
+			s.says(p, "the helper answers again")
+			s.reaches(lifecycle.Draining, 1)
+			p.holds(2 * time.Second)
+			c.end(t)
+			p.returns()
+			s.says(p, "reason=Drained helper=true")
+			s.eventNaming("Drained: The last session has ended")
 		})
 	}
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -252,6 +253,41 @@ func TestP18MinDelay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// P18, P17: a load balancer goes on sending after the withdrawal, for longer than
+// settle and settle-max. Nothing is let go before min-delay, what came meanwhile is
+// counted apart, and what is open after min-delay holds until it has ended.
+func TestP18BalancerGoesOnSending(t *testing.T) {
+	t.Parallel()
+	const delay = 8 * time.Second
+	s := newScene(t, annotated(map[string]string{"conndrain.io/min-delay": delay.String()}),
+		lifecycle.Policy{Settle: 300 * time.Millisecond, SettleMax: time.Second})
+	l := s.serve()
+	s.delete(900)
+	s.reaches(lifecycle.Withdrawing, 0)
+	before := time.Now() // the withdrawal is seen after it
+	s.withdraw()
+	s.reaches(lifecycle.Settling, 0)
+	p := s.prestop()
+	n := 0
+	for ; time.Since(before) < delay/2; n++ {
+		s.connect(l).end(t)
+		p.holds(500 * time.Millisecond)
+	}
+	p.holds(delay - time.Second - time.Since(before)) // without a session, and settle-max is long over
+	last := s.connect(l)
+	n++
+	p.holds(5 * time.Second)
+	ended := time.Now()
+	last.end(t)
+	p.returns()
+	if late := time.Since(ended); late > 5*time.Second {
+		t.Errorf("returned %s after the last session's end", late)
+	}
+	s.says(p, "reason=Drained helper=true")
+	s.metric(fmt.Sprintf("conndrain_new_sessions_after_withdrawal_total %d", n))
+	s.eventNaming("Drained: The last session has ended", fmt.Sprintf("%d began during the drain", n))
 }
 
 // P19: the grace period of the deletion counts, not that of the spec.

@@ -1,0 +1,80 @@
+package node
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+// What the README says of a drain's API requests: a GET of the pod and of each
+// Service that lists it, two Events, and the slices of its namespace only.
+func TestRequestsOfADrain(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, quick)
+	services := s.api.CoreV1().Services(namespace)
+	_, err := services.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}}, metav1.CreateOptions{})
+	must(t, err)
+	c := s.connect(s.serve())
+	s.delete(60)
+	s.api.ClearActions()
+	slice := newSlice(s.pod, false)
+	slice.Labels = map[string]string{discoveryv1.LabelServiceName: "web"}
+	_, err = s.api.DiscoveryV1().EndpointSlices(namespace).Update(t.Context(), slice, metav1.UpdateOptions{})
+	must(t, err)
+	first := s.prestop()
+	again := s.prestop() // of another container
+	s.reaches(lifecycle.Draining, 1)
+	first.holds(3 * lookEvery)
+	c.end(t)
+	first.returns()
+	again.returns()
+	s.eventually("both Events are written", func() error {
+		if n := s.asked("create", "events"); n != 2 {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
+	for _, a := range s.api.Actions() {
+		if a.GetResource().Resource == "endpointslices" && a.GetNamespace() != namespace {
+			t.Errorf("%s of the slices of namespace %q", a.GetVerb(), a.GetNamespace())
+		}
+	}
+	for _, tc := range []struct {
+		verb, resource string
+		most           int
+	}{
+		{"get", "pods", 1}, {"get", "services", 1}, {"list", "endpointslices", 1}, {"watch", "endpointslices", 2},
+		{"create", "events", 2}, {"patch", "events", 0}, {"get", "nodes", 0}, {"list", "pods", 0}, {"list", "services", 0},
+		{"create", "tokenreviews", 0},
+	} {
+		if n := s.asked(tc.verb, tc.resource); n > tc.most {
+			t.Errorf("%s %s: %d times, want at most %d", tc.verb, tc.resource, n, tc.most)
+		}
+	}
+}
+
+// A container restart costs up to six GETs where logind cannot be asked, and no
+// Event; a seventh where a tick and the end of the look fall together.
+func TestRequestsOfARestart(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, quick)
+	s.api.ClearActions()
+	if a := s.hook(); a.Reason != lifecycle.NotTerminating {
+		t.Fatalf("reason %s, want %s", a.Reason, lifecycle.NotTerminating)
+	}
+	if pods, nodes := s.asked("get", "pods"), s.asked("get", "nodes"); pods > 1 || pods+nodes > 7 {
+		t.Errorf("%d GETs of the pod, %d of the Node", pods, nodes)
+	}
+	for _, verb := range []string{"list", "watch", "create", "patch"} {
+		for _, resource := range []string{"endpointslices", "events", "pods", "services"} {
+			if n := s.asked(verb, resource); n > 0 {
+				t.Errorf("%s %s: %d times", verb, resource, n)
+			}
+		}
+	}
+}
