@@ -54,6 +54,24 @@ func decode(b []byte) (Socket, error) {
 	}, nil
 }
 
+// answer is one socket as the kernel tells of it, with its traffic where that was
+// asked for.
+type answer struct {
+	Socket
+	traffic Traffic
+	asked   bool
+}
+
+// decodeAnswer reads one answer and, where traffic is set, what follows its fixed
+// part. It keeps nothing of b.
+func decodeAnswer(b []byte, traffic bool) (answer, error) {
+	s, err := decode(b)
+	if err != nil || !traffic {
+		return answer{Socket: s}, err
+	}
+	return answer{s, decodeTraffic(b[messageSize:]), true}, nil
+}
+
 func decodeAddr(family uint8, b []byte) (netip.Addr, error) {
 	switch family {
 	case familyIPv4:
@@ -65,10 +83,11 @@ func decodeAddr(family uint8, b []byte) (netip.Addr, error) {
 }
 
 // encodeRequest returns struct inet_diag_req_v2 that asks for all TCP sockets of
-// one family in the given states.
-func encodeRequest(family uint8, states ...State) []byte {
+// one family in the given states, with their struct tcp_info where traffic is set.
+func encodeRequest(family uint8, traffic bool, states ...State) []byte {
 	const (
 		protocolAt  = 1
+		extensionAt = 2
 		statesAt    = 4
 		requestSize = 56
 		tcp         = 6
@@ -76,6 +95,9 @@ func encodeRequest(family uint8, states ...State) []byte {
 	b := make([]byte, requestSize)
 	b[familyAt] = family
 	b[protocolAt] = tcp
+	if traffic {
+		b[extensionAt] = 1 << (attributeInfo - 1)
+	}
 	var mask uint32
 	for _, s := range states {
 		mask |= 1 << s

@@ -83,7 +83,7 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("state %d has no name", s.State)
 		}
 		var l Look
-		l.add(s)
+		l.add(answer{Socket: s})
 		l.finish(nil)
 		if n := len(l.Counted(Scope{Listened: []uint16{s.Local.Port()}})); n > 1 || n == 1 && s.State == Listen {
 			t.Errorf("%v counted %d times", s, n)

@@ -16,7 +16,7 @@ const readSize = 64 << 10
 
 // dump is the kernel's own, over NETLINK_SOCK_DIAG. Each call has a socket of its
 // own, so that nothing of a broken dump reaches the next one.
-func dump(ctx context.Context, family uint8, add func(Socket)) (err error) {
+func dump(ctx context.Context, family uint8, traffic bool, add func(answer)) (err error) {
 	c, err := netlink.Dial(unix.NETLINK_SOCK_DIAG, &netlink.Config{MessageBufferSize: readSize})
 	if err != nil {
 		return fmt.Errorf("open a socket: %w", err)
@@ -31,7 +31,7 @@ func dump(ctx context.Context, family uint8, add func(Socket)) (err error) {
 			Type:  unix.SOCK_DIAG_BY_FAMILY,
 			Flags: netlink.Request | netlink.Dump,
 		},
-		Data: encodeRequest(family, Established, CloseWait, FinWait1, Closing, LastAck, SynRecv, Listen),
+		Data: encodeRequest(family, traffic, Established, CloseWait, FinWait1, Closing, LastAck, SynRecv, Listen),
 	})
 	if err != nil {
 		return fmt.Errorf("ask: %w", err)
@@ -47,11 +47,11 @@ func dump(ctx context.Context, family uint8, add func(Socket)) (err error) {
 		case m.Header.Type != unix.SOCK_DIAG_BY_FAMILY || m.Header.Flags&netlink.Multi == 0:
 			return fmt.Errorf("unexpected answer of type %d, flags %#x", m.Header.Type, uint16(m.Header.Flags))
 		}
-		s, err := decode(m.Data)
+		a, err := decodeAnswer(m.Data, traffic)
 		if err != nil {
 			return fmt.Errorf("decode: %w", err)
 		}
-		add(s)
+		add(a)
 	}
 	return nil
 }

@@ -18,6 +18,9 @@ type Look struct {
 	// Sockets are those in ESTABLISHED, CLOSE_WAIT, FIN_WAIT1, CLOSING, LAST_ACK and
 	// SYN_RECV, in no order.
 	Sockets []Socket
+	// Traffic is that of the socket at the same place of Sockets. It is empty unless
+	// the look was one by TakeTraffic.
+	Traffic []Traffic
 	// Listening are the ports that some socket listens on, sorted, each once.
 	Listening []uint16
 	// Own are the addresses of the namespace's interfaces, sorted, each once.
@@ -123,12 +126,15 @@ func sortUnique[T any](s []T, compare func(a, b T) int) []T {
 }
 
 // add files the socket where it belongs.
-func (l *Look) add(k Socket) {
-	if k.State == Listen {
-		l.Listening = append(l.Listening, k.Local.Port())
+func (l *Look) add(a answer) {
+	if a.State == Listen {
+		l.Listening = append(l.Listening, a.Local.Port())
 		return
 	}
-	l.Sockets = append(l.Sockets, k)
+	l.Sockets = append(l.Sockets, a.Socket)
+	if a.asked {
+		l.Traffic = append(l.Traffic, a.traffic)
+	}
 }
 
 // finish brings the look's lists into the order that they promise.

@@ -57,10 +57,10 @@ func TestCounted(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var l Look
-			l.add(Socket{Local: netip.MustParseAddrPort("[::]:8080"), State: Listen})
-			l.add(Socket{Local: netip.MustParseAddrPort("0.0.0.0:8080"), State: Listen})
-			l.add(Socket{Local: netip.MustParseAddrPort("127.0.0.1:22"), State: Listen})
-			l.add(tt.socket)
+			l.add(answer{Socket: Socket{Local: netip.MustParseAddrPort("[::]:8080"), State: Listen}})
+			l.add(answer{Socket: Socket{Local: netip.MustParseAddrPort("0.0.0.0:8080"), State: Listen}})
+			l.add(answer{Socket: Socket{Local: netip.MustParseAddrPort("127.0.0.1:22"), State: Listen}})
+			l.add(answer{Socket: tt.socket})
 			l.finish([]netip.Addr{netip.MustParseAddr("fd00::7"), netip.MustParseAddr("::ffff:10.244.1.7"), netip.MustParseAddr("127.0.0.1")})
 			if diff := cmp.Diff([]uint16{22, 8080}, l.Listening); diff != "" {
 				t.Errorf("listening (-want +got):\n%s", diff)

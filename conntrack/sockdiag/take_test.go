@@ -16,8 +16,8 @@ var errBroken = errors.New("broken")
 // one adds a socket first, as a dump does that breaks off.
 func scripted(script ...error) (dumpFunc, *int) {
 	calls := new(int)
-	return func(_ context.Context, family uint8, add func(Socket)) error {
-		add(Socket{State: Established, Inode: uint32(family)})
+	return func(_ context.Context, family uint8, _ bool, add func(answer)) error {
+		add(answer{Socket: Socket{State: Established, Inode: uint32(family)}})
 		if *calls >= len(script) {
 			return nil
 		}
@@ -32,7 +32,7 @@ func noAddresses() ([]netip.Addr, error) { return nil, nil }
 func TestTakeStartsAgainAndKeepsNothingOfABrokenDump(t *testing.T) {
 	t.Parallel()
 	dump, _ := scripted(errInterrupted, nil, errInterrupted, nil, nil)
-	l, err := take(t.Context(), dump, noAddresses)
+	l, err := take(t.Context(), dump, false, noAddresses)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestTakeGivesUp(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			dump, calls := scripted(tt.script...)
-			l, err := take(t.Context(), dump, noAddresses)
+			l, err := take(t.Context(), dump, false, noAddresses)
 			if !errors.Is(err, tt.want) {
 				t.Errorf("error %v, want %v", err, tt.want)
 			}
@@ -76,7 +76,7 @@ func TestTakeGivesUp(t *testing.T) {
 	t.Run("own addresses unknown", func(t *testing.T) {
 		t.Parallel()
 		dump, _ := scripted()
-		l, err := take(t.Context(), dump, func() ([]netip.Addr, error) { return nil, errBroken })
+		l, err := take(t.Context(), dump, false, func() ([]netip.Addr, error) { return nil, errBroken })
 		if !errors.Is(err, errBroken) || len(l.Sockets) > 0 {
 			t.Errorf("%d sockets, error %v, want none and %v", len(l.Sockets), err, errBroken)
 		}
@@ -86,18 +86,18 @@ func TestTakeGivesUp(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errBroken)
 		dump, calls := scripted()
-		if _, err := take(ctx, dump, noAddresses); !errors.Is(err, errBroken) || *calls != 0 {
+		if _, err := take(ctx, dump, false, noAddresses); !errors.Is(err, errBroken) || *calls != 0 {
 			t.Errorf("error %v after %d dumps, want %v after none", err, *calls, errBroken)
 		}
 	})
 	t.Run("cancelled in the middle", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancelCause(t.Context())
-		dump := func(context.Context, uint8, func(Socket)) error {
+		dump := func(context.Context, uint8, bool, func(answer)) error {
 			cancel(errBroken)
 			return os.ErrDeadlineExceeded
 		}
-		if _, err := take(ctx, dump, noAddresses); !errors.Is(err, errBroken) {
+		if _, err := take(ctx, dump, false, noAddresses); !errors.Is(err, errBroken) {
 			t.Errorf("error %v, want %v", err, errBroken)
 		}
 	})
