@@ -1,0 +1,66 @@
+package requests
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Figures are those of one connection at one look. All but the queues have to be of
+// one moment: they prove an order, the queues can only contradict.
+type Figures struct {
+	Local, Peer netip.AddrPort
+	// Established is false as soon as one side has closed.
+	Established bool
+	// Known is false where the kernel did not tell what follows but the queues.
+	Known bool
+	// ReceiveQueue and SendQueue are bytes that the server has not read, and that the
+	// client has not acknowledged.
+	ReceiveQueue, SendQueue uint32
+	// SinceSent and SinceReceived are how long ago data was last sent and received,
+	// in the kernel's ticks.
+	SinceSent, SinceReceived time.Duration
+	// Received are bytes received in order, Written those that the server has
+	// written, sent or not, each once.
+	Received, Written uint64
+	// Acknowledged are bytes that the client has acknowledged.
+	Acknowledged uint64
+	// Unsent are bytes never sent, Unacknowledged segments that no acknowledgement
+	// has come for.
+	Unsent, Unacknowledged uint32
+	// DataSent and DataReceived count segments with data, Pure those sent without,
+	// Retransmits those sent again.
+	DataSent, DataReceived, Pure, Retransmits uint32
+	// RoundTrip is the smoothed time of a round trip.
+	RoundTrip time.Duration
+}
+
+// onItsWay says that something of the server's has not arrived.
+func (f *Figures) onItsWay() bool { return f.Unacknowledged > 0 || f.Unsent > 0 }
+
+// change is what moved between two looks at one connection.
+type change struct {
+	in, out, acknowledged, retransmitted bool
+	received, written                    uint64
+	segments                             uint32
+}
+
+func (f *Figures) since(before *Figures) change {
+	return change{
+		in:            f.Received != before.Received || f.DataReceived != before.DataReceived,
+		out:           f.Written != before.Written || f.DataSent != before.DataSent,
+		acknowledged:  f.Acknowledged != before.Acknowledged,
+		retransmitted: f.Retransmits != before.Retransmits,
+		received:      f.Received - before.Received,
+		written:       f.Written - before.Written,
+		segments:      f.DataReceived - before.DataReceived,
+	}
+}
+
+func (c change) moved() bool { return c.in || c.out }
+
+// follows says whether these can be later figures of the same connection: all
+// counts only grow. Another one can have the same addresses by now.
+func (f *Figures) follows(before *Figures) bool {
+	return f.Received >= before.Received && f.Written >= before.Written &&
+		f.DataReceived >= before.DataReceived && f.DataSent >= before.DataSent
+}

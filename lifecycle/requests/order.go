@@ -1,0 +1,79 @@
+package requests
+
+import "time"
+
+// order says which came last on a connection.
+type order uint8
+
+const (
+	undecided order = iota
+	owing           // in
+	answered        // out
+)
+
+const (
+	// leastAnswer is fewer bytes than any final answer has. "100 Continue" and the
+	// like have 25 to 47.
+	leastAnswer = 60
+	// acknowledgedWithin is how long it takes a kernel at most to acknowledge what no
+	// answer has acknowledged, and turnsOfRoundTrip what it is for slow networks.
+	acknowledgedWithin = 100 * time.Millisecond
+	turnsOfRoundTrip   = 2.5
+)
+
+// decideOrder takes in the figures of a look, of which ch has changed since the
+// look before, and says which came last.
+func (c *connection) decideOrder(f *Figures, ch change, at time.Time, p *port) order {
+	switch {
+	case f.DataSent == 0 && f.DataReceived == 0:
+		return undecided // it has not spoken yet
+	case f.DataSent == 0 || f.ReceiveQueue > 0:
+		return owing
+	case f.DataReceived == 0:
+		return answered // a server that speaks first
+	case f.SinceReceived < f.SinceSent:
+		return owing
+	case f.SinceReceived > f.SinceSent:
+		return answered
+	}
+	// Both in the same tick.
+	switch {
+	case ch.in && !ch.out:
+		if f.onItsWay() {
+			return undecided
+		}
+		return owing
+	case ch.out && !ch.in:
+		return answered
+	case ch.in && ch.out:
+		// A request acknowledges all output before it.
+		if f.onItsWay() || c.turnIsPlain(ch, p) {
+			return answered
+		}
+		c.pureBefore, c.ambiguous = c.last.Pure, true
+		return undecided
+	case ch.acknowledged && !c.seen.IsZero():
+		return answered
+	}
+	if c.order != undecided || !c.ambiguous {
+		return c.order
+	}
+	// A request that is not answered is acknowledged by a segment without data.
+	limit := max(acknowledgedWithin, time.Duration(turnsOfRoundTrip*float64(f.RoundTrip)))
+	if f.Pure == c.pureBefore && at.Sub(c.moved) >= limit {
+		return answered
+	}
+	return undecided
+}
+
+// turnIsPlain says that the change was one request and its answer, and not an
+// answer's end and a request.
+func (c *connection) turnIsPlain(ch change, p *port) bool {
+	if !c.settled || ch.retransmitted {
+		return false
+	}
+	if p.turns[turn{pair{ch.received, ch.written}, ch.segments}] >= enough {
+		return true
+	}
+	return ch.segments == 1 && c.turns > 0 && (c.accepted || !p.paused)
+}
