@@ -47,7 +47,7 @@ func (l *line) acknowledge() { l.Pure++ }
 
 func (l *line) at(now time.Duration) Figures {
 	f := l.Figures
-	round := func(d time.Duration) time.Duration { return d / tick * tick }
+	round := func(d time.Duration) time.Duration { return d.Truncate(tick) }
 	f.SinceSent, f.SinceReceived = round(now)-round(l.sent), round(now)-round(l.received)
 	return f
 }

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -59,7 +60,7 @@ func (c *client) connect(ctx context.Context) (err error) {
 	c.self = c.raw.LocalAddr().(*net.TCPAddr).AddrPort()
 	c.conn = c.raw
 	if c.server.tls {
-		secure := tls.Client(c.raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it is ours, and made a moment ago
+		secure := tls.Client(c.raw, &tls.Config{InsecureSkipVerify: true}) // it is ours, and made a moment ago
 		if err := secure.HandshakeContext(ctx); err != nil {
 			return err
 		}
@@ -100,7 +101,7 @@ func (c *client) finish(slow func()) error {
 		}
 		_, err = resp.Body.Read(buffer)
 	}
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		return err
 	}
 	c.truth.end(c.self)
@@ -130,6 +131,9 @@ func (c *client) expect(ctx context.Context, query string, size int, pause time.
 	}
 	resp, err := http.ReadResponse(c.in, nil)
 	if err != nil {
+		return err
+	}
+	if err := resp.Body.Close(); err != nil { // it has none
 		return err
 	}
 	if resp.StatusCode != http.StatusContinue {

@@ -75,7 +75,7 @@ func (a answerer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	wait := func(ms int) {
 		if ms > 0 {
-			time.Sleep(time.Duration(ms) * time.Millisecond)
+			rest(r.Context(), time.Duration(ms)*time.Millisecond)
 		}
 	}
 	_, _ = io.Copy(io.Discard, r.Body) // the client's trouble shows at the client
