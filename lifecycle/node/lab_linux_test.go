@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -33,6 +34,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// They wait most of their time, also on a machine with few CPUs.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	netlab.GuardTable()
 	code := m.Run()
 	if builtDir != "" {

@@ -160,8 +160,13 @@ func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read blocks until the request is there, for requestTimeout at the most.
+// read blocks until the request is there, and until the pod's requests before it are
+// decoded. A slow one keeps no other waiting.
 func (s *server) read(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) (request lifecycle.DrainRequest, err error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, lifecycle.MaxRequestBytes))
+	if err != nil || len(body) == 0 {
+		return request, err
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
 	end, err := s.turns.take(ctx, pod.UID)
@@ -169,10 +174,6 @@ func (s *server) read(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) (
 		return request, fmt.Errorf("the pod sends too much at once: %w", err)
 	}
 	defer end()
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, lifecycle.MaxRequestBytes))
-	if err != nil || len(body) == 0 {
-		return request, err
-	}
 	return request, s.turns.decode(func() error { return json.Unmarshal(body, &request) })
 }
 
