@@ -29,12 +29,7 @@ func TestUntilWithdrawn(t *testing.T) {
 	s := newScene(t, annotated(map[string]string{"conndrain.io/until": "withdrawn"}), quick)
 	s.connect(s.serve())
 	s.delete(60)
-	s.eventually("withdrawing", func() error {
-		if a := s.ask(lifecycle.DrainRequest{}); a.Phase != "withdrawing" {
-			return errors.New("phase is " + a.Phase)
-		}
-		return nil
-	})
+	s.reaches(lifecycle.Withdrawing, 1)
 	s.withdraw()
 	begin := time.Now()
 	if a := s.hook(); a.Reason != lifecycle.Drained || a.Cut != nil || time.Since(begin) > 10*time.Second {
@@ -266,10 +261,10 @@ func TestP18BalancerGoesOnSending(t *testing.T) {
 	l := s.serve()
 	s.delete(900)
 	s.reaches(lifecycle.Withdrawing, 0)
+	p := s.prestop()
 	before := time.Now() // the withdrawal is seen after it
 	s.withdraw()
 	s.reaches(lifecycle.Settling, 0)
-	p := s.prestop()
 	n := 0
 	for ; time.Since(before) < delay/2; n++ {
 		s.connect(l).end(t)
