@@ -54,6 +54,10 @@ type drain struct {
 	deadline  time.Time
 	gone      bool
 	state     state
+	// end is when the drain was released, and stays whether the pod was known then to
+	// be on its way out.
+	end   time.Time
+	stays bool
 	// by and why are set once a person has ended the drain.
 	by, why string
 	// reported is the latest look at the pod's own sockets that no watch has had yet.
@@ -203,25 +207,15 @@ func (d *drain) reports() *conntrack.SocketReport {
 	return r
 }
 
-// remembered says whether the pod is known to be on its way out after the drain's
-// end, so that a hook that is run again has to join it. One that was only taken for
-// that may serve on, and then its next termination is another drain.
-func (d *drain) remembered() bool {
+// over says whether the drain has ended and says nothing to a hook that started at
+// the given moment: one that started before the end hears of it, whenever it asks. A
+// pod that is known to be on its way out stays released, because its hook may be run
+// again; one that was only taken for that may serve on, and then its next termination
+// is another drain. The zero time asks whether it is over for everybody.
+func (d *drain) over(started time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.staysReleased()
-}
-
-func (d *drain) staysReleased() bool {
-	return d.pod.DeletionTimestamp != nil && lasts(d.state.reason)
-}
-
-// over says whether the drain has ended and says nothing about the pod's next
-// termination: a hook that comes then begins another drain.
-func (d *drain) over() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.state.phase == lifecycle.Released && !d.staysReleased()
+	return d.state.phase == lifecycle.Released && !d.stays && (started.IsZero() || started.After(d.end))
 }
 
 // setDeadline moves the deadline to an earlier moment, if there is reason to. The
@@ -260,6 +254,9 @@ func (d *drain) become(s state) bool {
 	d.mu.Lock()
 	before := d.state.phase
 	d.state = s
+	if s.phase == lifecycle.Released && d.end.IsZero() {
+		d.end, d.stays = time.Now(), d.pod.DeletionTimestamp != nil && lasts(s.reason)
+	}
 	d.mu.Unlock()
 	if before == s.phase {
 		return false

@@ -45,7 +45,7 @@ func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time,
 		return nil
 	}
 	d := all.byUID[pod.UID]
-	if d != nil && !d.over() {
+	if d != nil && !d.over(started) {
 		d.started(started)
 		return d
 	}
@@ -56,11 +56,6 @@ func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time,
 	all.running.Go(func() {
 		defer close(d.ended)
 		all.drain(ctx, d)
-		// A pod that serves on begins anew the next time; one that terminates is
-		// remembered until it is gone, because its hook may be run again.
-		if !d.remembered() {
-			all.forget(pod.UID, d)
-		}
 	})
 	return d
 }
@@ -79,22 +74,15 @@ func (all *drains) changed(pod *corev1.Pod, gone bool) {
 	}
 }
 
-// forget forgets a drain, unless another one of the pod has begun meanwhile.
-func (all *drains) forget(uid types.UID, d *drain) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if all.byUID[uid] == d {
-		delete(all.byUID, uid)
-	}
-}
-
-// list returns those that are known.
+// list returns those of pods that end.
 func (all *drains) list() []*drain {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	list := make([]*drain, 0, len(all.byUID))
 	for _, d := range all.byUID {
-		list = append(list, d)
+		if !d.over(time.Time{}) {
+			list = append(list, d)
+		}
 	}
 	return list
 }
