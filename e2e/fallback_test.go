@@ -55,7 +55,7 @@ type held struct {
 // hold starts the server and the stream, straight to the pod, calls before, and deletes the pod.
 func (s space) hold(srv server, lasts time.Duration, before func(corev1.Pod)) held {
 	s.Helper()
-	srv.name, srv.node, srv.onTerm, srv.hook = "web", "n1", "exit", true
+	srv.name, srv.node, srv.onTerm, srv.hook, srv.quiet = "web", "n1", "exit", true, true
 	change := srv.change
 	srv.change = func(spec *corev1.PodSpec) {
 		// What a hook goes by that no helper ever answers.
@@ -121,8 +121,7 @@ func testP14(t *testing.T, s space) {
 	h := s.hold(server{grace: 90}, 20*time.Second, func(pod corev1.Pod) {
 		s.rule("filter", "prerouting", "raw", "ip saddr "+pod.Status.PodIP+" notrack", "ip daddr "+pod.Status.PodIP+" notrack")
 	})
-	// a readiness probe that is open just then counts too
-	text := h.event(h.pod, "Draining", "session")
+	text := h.event(h.pod, "Draining", "for 1 session")
 	t.Log(text)
 	h.eventually("the node is known to be blind", func(context.Context) error {
 		if n := h.metric("n1", "conndrain_node_blind"); n != 1 {
@@ -137,7 +136,7 @@ func testP14(t *testing.T, s space) {
 // A client of a mesh is the proxy's on the pod's side; the proxy's own connection to the application is nobody's.
 func testP32(_ *testing.T, s space) {
 	h := s.hold(server{grace: 90, mesh: true}, 20*time.Second, nil)
-	h.event(h.pod, "Draining", "session")
+	h.event(h.pod, "Draining", "for 1 session")
 	h.complete(60 * time.Second)
 	h.event(h.pod, "Drained", "The last session has ended")
 }
@@ -160,7 +159,7 @@ func testP29Proxy(_ *testing.T, s space) {
 // The drain is resumed by the helper that takes the place of the one that was killed.
 func testP20Killed(t *testing.T, s space) {
 	h := s.hold(server{grace: 120}, 40*time.Second, nil)
-	h.event(h.pod, "Draining", "session")
+	h.event(h.pod, "Draining", "for 1 session")
 	h.kubectl("delete", "pods", "--namespace", product.Namespace, "--field-selector", "spec.nodeName=n1", "--force", "--grace-period=0")
 	h.complete(100 * time.Second)
 	text := h.event(h.pod, "Drained", "The last session has ended")

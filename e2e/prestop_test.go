@@ -48,7 +48,7 @@ func TestP6WebSocketEndsBeforeItsPod(t *testing.T) {
 	drained := s.metric("n1", `conndrain_drain_duration_seconds_count{reason="Drained"}`)
 	begin := time.Now()
 	s.kubectl("delete", "pod", s.pod.Name, "--wait=false")
-	s.event(s.pod, "Draining", "session", s.client.Status.PodIP+":", "port 8080/tcp", "older than the drain")
+	s.event(s.pod, "Draining", "for 1 session", s.client.Status.PodIP+":", "port 8080/tcp", "older than the drain")
 
 	s.gone(s.pod)
 	gone := time.Now()
@@ -144,7 +144,7 @@ func TestP27SecondDeleteShortensTheDrain(t *testing.T) {
 	const grace, budget = 20 * time.Second, 16 * time.Second
 	s := openStream(t, 900, 10*time.Minute)
 	s.kubectl("delete", "pod", s.pod.Name, "--wait=false")
-	s.event(s.pod, "Draining", "session")
+	s.event(s.pod, "Draining", "for 1 session")
 	s.kubectl("delete", "pod", s.pod.Name, "--wait=false", "--grace-period", fmt.Sprint(int(grace.Seconds())))
 	text := s.event(s.pod, "DrainExpired", "1 session cut")
 	if after := secondsAfter(t, text); after < budget || after > grace {

@@ -78,7 +78,7 @@ func TestP2P4Sidecar(t *testing.T) {
 			return nil
 		})
 	})
-	text := h.event(h.pod, "Draining", "session")
+	text := h.event(h.pod, "Draining", "for 1 session")
 	t.Log(text)
 	h.complete(70 * time.Second)
 	h.event(h.pod, "Drained", "The last session has ended")
@@ -108,7 +108,7 @@ func TestP25BarePod(t *testing.T) {
 			spec.Containers[i].SecurityContext = bare
 		}
 	}}, 20*time.Second, nil)
-	h.event(h.pod, "Draining", "session")
+	h.event(h.pod, "Draining", "for 1 session")
 	h.event(h.pod, "PartialHook", "own") // reported, and kept
 	// The other container's own hook was run, and it is gone before the session is.
 	h.eventually("the other container has ended", func(ctx context.Context) error {
