@@ -30,9 +30,8 @@ type drain struct {
 
 	// wake receives when the pod or the first start has changed.
 	wake chan struct{}
-	// released is closed when the hooks may return, ended when nothing of the drain
-	// runs any more.
-	released, ended chan struct{}
+	// released is closed when the hooks may return.
+	released chan struct{}
 
 	// sockets are those of the pod, as far as its hooks tell.
 	sockets sockets
@@ -83,7 +82,7 @@ func newDrain(pod *corev1.Pod, first time.Time, inherited bool, c Config) *drain
 	d := &drain{
 		policy: c.Policy, maxDrain: c.MaxDrain, inherited: inherited,
 		log:  c.Logger.With("pod", pod.Namespace+"/"+pod.Name),
-		wake: make(chan struct{}, 1), released: make(chan struct{}), ended: make(chan struct{}),
+		wake: make(chan struct{}, 1), released: make(chan struct{}),
 		pod: pod, first: first, state: state{phase: lifecycle.Serving},
 		told: make(map[lifecycle.Malformed]struct{}),
 	}

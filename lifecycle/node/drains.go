@@ -53,10 +53,7 @@ func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time,
 	all.byUID[pod.UID] = d
 	d.askAfter = later(time.Now(), all.asked[pod.UID].Add(askPause))
 	all.asked[pod.UID] = d.askAfter
-	all.running.Go(func() {
-		defer close(d.ended)
-		all.drain(ctx, d)
-	})
+	all.running.Go(func() { all.drain(ctx, d) })
 	return d
 }
 
