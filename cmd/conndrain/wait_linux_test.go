@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
+	"os/signal"
 	"syscall"
 	"testing"
 	"time"
@@ -151,6 +153,11 @@ func TestWaitDrains(t *testing.T) {
 }
 
 func TestWaitIsCancelled(t *testing.T) {
+	// A signal that the caller of the tests ignores, as nohup does, is ignored by
+	// children too, unless this process takes it.
+	taken := make(chan os.Signal, 1)
+	signal.Notify(taken, syscall.SIGHUP)
+	defer signal.Stop(taken)
 	lab := newLab(t, netlab.LabOptions{})
 	serve(t, lab.Pod, lab.PodPort)
 	dial(t, lab.Client, lab.ServiceAddr, lab.ServicePort)
