@@ -33,6 +33,7 @@ func burst(ctx context.Context, b *bench) error {
 		holds(what, "all right", fmt.Sprintf("%d cut, %d released before their last session's end", all.cut, all.early), right),
 		row{What: "the same: last session's end (or settle) to SIGTERM", Measured: fmt.Sprintf("p50 %s, p99 %s, the longest %s",
 			span(all.took.median()), span(all.took.percentile(99)), span(all.took.worst()))},
+		all.delays.row(),
 		atMost("the same: CPU time of the helper for a pod", all.cpu/time.Duration(b.burst), time.Second, span),
 		row{What: "the same: memory of the helper", Measured: fmt.Sprintf("%s, at most %s", megabytes(all.memory.now), megabytes(all.memory.peak))},
 		atMost(fmt.Sprintf("API requests for a drain, of %d at once", b.burst), float64(all.requests.sum())/float64(b.burst), maxRequests,
@@ -50,6 +51,7 @@ type burstResult struct {
 	cpu        time.Duration
 	memory     footprint
 	requests   requests
+	delays     delays
 }
 
 // drainAtOnce starts n pods with sessions each, deletes them all, waits until all of them drain, lets the sessions end
@@ -89,6 +91,10 @@ func (b *bench) drainAtOnce(ctx context.Context, namespace string, n, sessions i
 	if err != nil {
 		return r, err
 	}
+	told, err := helper.delays(ctx)
+	if err != nil {
+		return r, err
+	}
 
 	b.say("deleting %d pods", n)
 	if err := b.removeAll(ctx, pods); err != nil {
@@ -111,6 +117,10 @@ func (b *bench) drainAtOnce(ctx context.Context, namespace string, n, sessions i
 		return r, err
 	}
 	r.cpu = after - before
+	if r.delays, err = helper.delays(ctx); err != nil {
+		return r, err
+	}
+	r.delays = r.delays.since(told)
 	if r.memory, err = helper.process.memory(); err != nil {
 		return r, err
 	}

@@ -41,6 +41,14 @@ func ends(ctx context.Context, b *bench) (err error) {
 	}
 	defer known.end()
 
+	helper, err := b.site.helperOn(ctx, busy)
+	if err != nil {
+		return err
+	}
+	told, err := helper.delays(ctx)
+	if err != nil {
+		return err
+	}
 	var took sample
 	early := 0
 	// the end must not follow the rhythm of anybody's looks
@@ -56,10 +64,15 @@ func ends(ctx context.Context, b *bench) (err error) {
 		took = append(took, d)
 		b.say("%d of %d: SIGTERM %s after the last session's end", i+1, len(pods), span(d))
 	}
+	now, err := helper.delays(ctx)
+	if err != nil {
+		return err
+	}
 	what := fmt.Sprintf("last session's end to SIGTERM, settle (%s) passed, session older than the drain, %d drains one at a time", b.settle, len(took))
 	b.add(
 		atMost(what+": p50", took.median(), 150*time.Millisecond, span),
 		atMost("the same: p99", took.percentile(99), 500*time.Millisecond, span).with("; the longest %s", span(took.worst())),
+		now.since(told).row(),
 		atMost("the same: released before the last session's end", early, 0, count),
 	)
 	return nil

@@ -24,6 +24,7 @@ type Client struct {
 	Pause       time.Duration // of each worker between two transfers
 	Spread      time.Duration // each transfer takes up to this much longer than it says, at random
 	Stall       time.Duration // without a byte for this long a transfer counts as cut; default 30 s
+	Patience    time.Duration // the server may take that long to be there; not of a datagram protocol
 }
 
 // session is one worker's side of a protocol. A transfer that breaks leaves it usable: the next one connects again.
@@ -79,8 +80,8 @@ func (c *Client) Validate() error {
 	if _, _, err := net.SplitHostPort(c.Address); err != nil {
 		errs = append(errs, fmt.Errorf("address %q: use host:port", c.Address))
 	}
-	if c.Transfer.Bytes < 0 || c.Transfer.Duration < 0 || c.Count < 0 || c.Concurrency < 1 || c.Pause < 0 || c.Spread < 0 || c.Stall <= 0 {
-		errs = append(errs, errors.New("bytes, time, count, concurrency, pause, spread and stall cannot be negative"))
+	if c.Transfer.Bytes < 0 || c.Transfer.Duration < 0 || c.Count < 0 || c.Concurrency < 1 || c.Pause < 0 || c.Spread < 0 || c.Stall <= 0 || c.Patience < 0 {
+		errs = append(errs, errors.New("bytes, time, count, concurrency, pause, spread, stall and patience cannot be negative"))
 	}
 	return errors.Join(errs...)
 }
@@ -92,6 +93,9 @@ func (c Client) Run(ctx context.Context, stop <-chan struct{}) (Report, error) {
 	if err := c.Validate(); err != nil {
 		return Report{}, fmt.Errorf("run client: %w", err)
 	}
+	if c.Patience > 0 && c.Protocol != "udp" {
+		c.awaitServer(ctx, stop)
+	}
 	var all tally
 	all.r.Protocol = c.Protocol
 	var workers sync.WaitGroup
@@ -100,6 +104,31 @@ func (c Client) Run(ctx context.Context, stop <-chan struct{}) (Report, error) {
 	}
 	workers.Wait()
 	return all.r, nil
+}
+
+// connectEvery is how often a server that is not there yet is tried.
+const connectEvery = 200 * time.Millisecond
+
+// awaitServer blocks until a connection could be made, for Patience at the most: a Service refuses until each node knows
+// of its first endpoint.
+func (c Client) awaitServer(ctx context.Context, stop <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, c.Patience)
+	defer cancel()
+	again := time.NewTicker(connectEvery)
+	defer again.Stop()
+	for {
+		if _, done, err := dial(ctx, "tcp", c.Address); err == nil {
+			done()
+			return
+		}
+		select {
+		case <-again.C:
+		case <-stop:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (c Client) work(ctx context.Context, stop <-chan struct{}, all *tally) {

@@ -131,6 +131,48 @@ func TestNobodyListensIsRefused(t *testing.T) {
 	}
 }
 
+// A Service refuses for a moment after its first pod is ready.
+func TestPatienceWaitsForTheServer(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.9.9:0") // of loopback, where nobody else looks for a port
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	forward := make(chan net.Listener, 1)
+	late := time.AfterFunc(time.Second, func() {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Error(err)
+		}
+		forward <- l
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l := <-forward
+		if l == nil {
+			return
+		}
+		defer l.Close()
+		for range 2 { // the look whether it is there, and the transfer
+			c, err := l.Accept()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = c.Close()
+		}
+	}()
+	got := run(t, Client{Protocol: "tcp", Address: address, Count: 1, Patience: limit})
+	<-done
+	if late.Stop() || got.Refused != 0 || got.Started != 1 {
+		t.Errorf("report is %+v, want a transfer that was not refused", got)
+	}
+}
+
 func TestStallIsCut(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -111,6 +111,7 @@ func client(args []string) error {
 	fs.DurationVar(&c.Pause, "pause", 0, "pause of each worker between two transfers")
 	fs.DurationVar(&c.Spread, "spread", 0, "each transfer takes up to this much longer, at random")
 	fs.DurationVar(&c.Stall, "stall", c.Stall, "give a transfer up after this long without a byte")
+	fs.DurationVar(&c.Patience, "patience", 0, "the server may take this long to be there")
 	if err := parse(fs, args); err != nil {
 		return err
 	}
