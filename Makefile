@@ -77,8 +77,9 @@ demo: build ## watch a pod's sessions end, in throw-away namespaces (no root nee
 	@bin/conndrain demo $(ARGS)
 
 .PHONY: test
-test: vet ## all tests, on this machine's kernel (root or sudo)
-	$(GO) test -count=1 $(EXEC) ./...
+test: vet ## all tests, on this machine's kernel (root or sudo; RACE=1: with the race detector, which needs a C compiler)
+	@[ -z '$(RACE)' ] || command -v cc >/dev/null || { echo "The race detector needs a C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
+	$(if $(RACE),CGO_ENABLED=1) $(GO) test $(if $(RACE),-race) -count=1 $(EXEC) ./...
 	cd e2e/tools/image && $(GO) test -count=1 ./...
 	@$(MAKE) --no-print-directory resize
 
@@ -86,11 +87,6 @@ test: vet ## all tests, on this machine's kernel (root or sudo)
 .PHONY: resize
 resize:
 	$(GO) test -count=1 -tags resize -p 1 -run Resize $(EXEC) ./conntrack/...
-
-.PHONY: race
-race: ## the tests with the race detector (needs a C compiler)
-	@command -v cc >/dev/null || { echo "The race detector needs a C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
-	CGO_ENABLED=1 $(GO) test -race -count=1 $(EXEC) ./...
 
 # Other systems have to compile, if only to say that they are not supported.
 .PHONY: vet
