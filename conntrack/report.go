@@ -127,7 +127,7 @@ func (w *Watch) Report(r SocketReport) {
 		blind[s] = first
 		if r.At.Sub(first) >= blindAfter {
 			w.report.blindSeen = true
-			if r.At.After(w.report.first) && !w.report.believed(s, previous) {
+			if r.At.After(w.report.first) && !w.probeSocket(s) && !w.report.believed(s, previous) {
 				w.created++ // it came while we watched
 				w.lastNew = later(w.lastNew, r.At)
 			}
@@ -267,6 +267,13 @@ func (w *Watch) joined(k *kept, has bool, listening map[uint16]bool, r SocketRep
 			h.ended = now
 		}
 	}
+}
+
+// probeSocket says whether the socket is that of a kubelet's look at the pod, as probe
+// does of an entry.
+func (w *Watch) probeSocket(s Socket) bool {
+	t := &w.target
+	return slices.Contains(t.ProbedPorts, s.Local.Port()) && slices.Contains(t.ProbedFrom, s.Peer.Addr())
 }
 
 // setOf makes a set of ports: a report is of any length.

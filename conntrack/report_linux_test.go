@@ -259,3 +259,27 @@ func TestP30EchoOfAnEndedConnection(t *testing.T) {
 	w.Report(SocketReport{At: time.Now(), Listening: []uint16{lab.PodPort}})
 	counts(t, w, 0, 0, 0)
 }
+
+// P26: a kubelet's look at the pod is no new session where only sockets tell, either.
+func TestP26BlindProbeIsNotNew(t *testing.T) {
+	lab := newLab(t, netlab.LabOptions{Untracked: true})
+	w, err := newReader(lab.Node).Watch(t.Context(), Target{
+		Addresses: []netip.Addr{lab.PodAddr}, Ports: []uint16{8080}, SocketsReported: true,
+		ProbedPorts: []uint16{8080}, ProbedFrom: []netip.Addr{lab.GatewayAddr},
+	})
+	must(t, err)
+	defer func() { check(t, w.Close()) }()
+	began := time.Now()
+	w.Report(SocketReport{At: began, Listening: []uint16{8080}})
+	known(t, w)
+	probe := Socket{Local: netip.AddrPortFrom(lab.PodAddr, 8080), Peer: netip.AddrPortFrom(lab.GatewayAddr, 40000)}
+	client := Socket{Local: probe.Local, Peer: netip.AddrPortFrom(lab.ClientAddr, 40000)}
+	w.Report(SocketReport{At: began.Add(time.Millisecond), Sockets: []Socket{probe}, Listening: []uint16{8080}})
+	if c := w.Counts(); c.New != 0 || !c.LastNew.IsZero() || c.Open != 1 {
+		t.Errorf("%+v with a probe, want one that is open and none that is new", c)
+	}
+	w.Report(SocketReport{At: began.Add(2 * time.Millisecond), Sockets: []Socket{probe, client}, Listening: []uint16{8080}})
+	if c := w.Counts(); c.New != 1 || c.LastNew.IsZero() {
+		t.Errorf("%+v with a client, want it to be new", c)
+	}
+}
