@@ -91,9 +91,30 @@ func (v *view) report(ctx context.Context, after string) *lifecycle.SocketList {
 			opening = append(opening, lifecycle.Socket{Local: s.Local, Peer: s.Peer})
 		}
 	}
-	l := lifecycle.NewSocketList(v.listened, in, other, opening)
+	listening := v.listened
+	if nested(look.Own) {
+		listening = nil
+	}
+	l := lifecycle.NewSocketList(listening, in, other, opening)
 	l.Mark, l.AgeSeconds = after, time.Since(look.At).Seconds()
 	return &l
+}
+
+// nested says that the namespace has more than one address of a family, so that other
+// namespaces may be behind it: a port that something listens on here may be led there,
+// such as a published one of a Docker inside of the pod.
+func nested(own []netip.Addr) bool {
+	var four, six int
+	for _, a := range own {
+		switch {
+		case a.IsLoopback() || a.IsLinkLocalUnicast():
+		case a.Is4():
+			four++
+		default:
+			six++
+		}
+	}
+	return four > 1 || six > 1
 }
 
 // sessions counts the live ones. known is false where the sockets do not tell.

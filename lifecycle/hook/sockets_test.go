@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +58,31 @@ func TestReport(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
+	}
+}
+
+// Where other namespaces may be behind the pod's, that somebody listens on a port does
+// not say that its connections end here: a Docker inside of the pod listens on what it
+// publishes, and leads it on.
+func TestListenersOfANestedNetwork(t *testing.T) {
+	for _, tc := range []struct {
+		own  string
+		told bool
+	}{
+		{"10.244.1.7 127.0.0.1 ::1 fe80::1", true},
+		{"10.244.1.7 fd00::7 fe80::1 127.0.0.1", true},
+		{"10.244.1.7 172.17.0.1 127.0.0.1", false},
+		{"fd00::7 fd00:1::1", false},
+	} {
+		look := pod
+		look.Own = nil
+		for a := range strings.FieldsSeq(tc.own) {
+			look.Own = append(look.Own, netip.MustParseAddr(a))
+		}
+		v := view{take: looks(look)}
+		if got := v.report(t.Context(), ""); (len(got.Listening) > 0) != tc.told {
+			t.Errorf("with %s the helper is told of %v", tc.own, got.Listening)
+		}
 	}
 }
 
