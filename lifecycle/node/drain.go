@@ -55,7 +55,10 @@ type drain struct {
 	state     state
 	// end is when the drain was released, and stays whether the pod was known then to
 	// be on its way out.
-	end   time.Time
+	end time.Time
+	// asked is when the API was last asked for the pod: a no says nothing of hooks that
+	// began later.
+	asked time.Time
 	stays bool
 	// by and why are set once a person has ended the drain.
 	by, why string
@@ -88,6 +91,13 @@ func newDrain(pod *corev1.Pod, first time.Time, inherited bool, c Config) *drain
 	}
 	d.readSettings()
 	return d
+}
+
+// asks notes that the API is asked for the pod.
+func (d *drain) asks(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = now
 }
 
 // started takes in when a hook of the pod says that it started.
@@ -214,7 +224,16 @@ func (d *drain) reports() *conntrack.SocketReport {
 func (d *drain) over(started time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.state.phase == lifecycle.Released && !d.stays && (started.IsZero() || started.After(d.end))
+	return d.state.phase == lifecycle.Released && !d.stays && (started.IsZero() || started.After(d.basis()))
+}
+
+// basis is until when a hook may have begun that the end of the drain is for. The mutex
+// is held.
+func (d *drain) basis() time.Time {
+	if d.state.reason == lifecycle.NotTerminating && !d.asked.IsZero() {
+		return d.asked
+	}
+	return d.end
 }
 
 // setDeadline moves the deadline to an earlier moment, if there is reason to. The

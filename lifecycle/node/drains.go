@@ -53,7 +53,12 @@ func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time,
 	all.byUID[pod.UID] = d
 	d.askAfter = later(time.Now(), all.asked[pod.UID].Add(askPause))
 	all.asked[pod.UID] = d.askAfter
-	all.running.Go(func() { all.drain(ctx, d) })
+	all.running.Go(func() {
+		all.drain(ctx, d)
+		if d.now().reason == lifecycle.Cancelled {
+			all.forget(pod.UID, d) // nobody tells the end of a pod that was gone before
+		}
+	})
 	return d
 }
 
@@ -68,6 +73,15 @@ func (all *drains) changed(pod *corev1.Pod, gone bool) {
 	all.mu.Unlock()
 	if d != nil {
 		d.changed(pod, gone)
+	}
+}
+
+func (all *drains) forget(uid types.UID, d *drain) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.byUID[uid] == d {
+		delete(all.byUID, uid)
+		delete(all.asked, uid)
 	}
 }
 

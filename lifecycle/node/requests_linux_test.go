@@ -1,13 +1,17 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/conndrain/conndrain/conntrack/netlab"
 	"github.com/conndrain/conndrain/lifecycle"
 )
 
@@ -77,4 +81,51 @@ func TestRequestsOfARestart(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The API answers too late, such as when this process stood still meanwhile: that is no
+// "not terminating".
+func TestLateAnswerHoldsThePod(t *testing.T) {
+	t.Parallel()
+	s := prepareScene(t, netlab.LabOptions{}, nil, func(c *Config) { c.Policy = quick })
+	live, may := s.helper.drainer.live, make(chan struct{})
+	s.helper.drainer.live = func(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, time.Time, error) {
+		<-may
+		return live(context.WithoutCancel(ctx), namespace, name, uid)
+	}
+	s.start()
+	c := s.connect(s.serve())
+	s.delete(60)
+	s.withdraw()
+	s.reaches(lifecycle.Draining, 1)
+	close(may)
+	s.reaches(lifecycle.Draining, 1)
+	c.end(t)
+	if a := s.hook(); a.Reason != lifecycle.Drained {
+		t.Errorf("released as %s", a.Reason)
+	}
+}
+
+// A hook of a deletion that began a moment before a restart's hook was let go, and asks
+// a moment later, is one of another drain.
+func TestHookOfADeletionAfterARestart(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, quick)
+	s.connect(s.serve())
+	if a := s.hook(); a.Reason != lifecycle.NotTerminating {
+		t.Fatalf("reason %s, want %s", a.Reason, lifecycle.NotTerminating)
+	}
+	began := time.Now().Add(-50 * time.Millisecond)
+	s.delete(60)
+	s.withdraw()
+	s.eventually("draining with 1 open", func() error {
+		a := s.ask(lifecycle.DrainRequest{ElapsedSeconds: time.Since(began).Seconds()})
+		if a.Released() {
+			t.Fatalf("released as %s, with a session", a.Reason)
+		}
+		if a.Phase != lifecycle.Draining.String() || a.Open == nil || *a.Open != 1 {
+			return fmt.Errorf("%s", a.Phase)
+		}
+		return nil
+	})
 }

@@ -27,6 +27,9 @@ const (
 	// writeMargin is how long an answer may take to be read.
 	writeMargin = 5 * time.Second
 	retryAfter  = "1"
+	// smallRequest is what every connection may have read at once, in bytes; of larger
+	// ones a pod has one.
+	smallRequest = 8 << 10
 	// justStarted is the elapsed time of a hook that tells nothing by it: it began a
 	// moment ago, maybe not for the first time.
 	justStarted = time.Second
@@ -131,7 +134,8 @@ func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	elapsed := lifecycle.Seconds(request.ElapsedSeconds)
-	d := s.drains.join(s.life, pod, arrived.Add(-elapsed), elapsed < justStarted && s.pods.wasTerminating(pod.UID))
+	started := arrived.Add(-elapsed)
+	d := s.drains.join(s.life, pod, started, elapsed < justStarted && s.pods.wasTerminating(pod.UID))
 	if d == nil {
 		w.Header().Set("Retry-After", retryAfter)
 		s.answer(w, http.StatusServiceUnavailable, lifecycle.DrainAnswer{Message: "this helper is ending"})
@@ -152,6 +156,11 @@ func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 	defer context.AfterFunc(s.life, stop)()
 	a := d.await(ctx, wait, look)
+	if a.Released() && elapsed > 0 && d.over(started) {
+		// What it is told by rests on a look from before it began: its next request
+		// begins another drain.
+		a = lifecycle.DrainAnswer{Phase: lifecycle.Serving.String(), Mark: a.Mark}
+	}
 	s.answer(w, http.StatusOK, a)
 	if a.Released() {
 		if delay, ok := d.free.answered(time.Now()); ok {
@@ -163,17 +172,25 @@ func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 // read blocks until the request is there, and until the pod's requests before it are
 // decoded. A slow one keeps no other waiting.
 func (s *server) read(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) (request lifecycle.DrainRequest, err error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, lifecycle.MaxRequestBytes))
+	from := http.MaxBytesReader(w, r.Body, lifecycle.MaxRequestBytes)
+	body, err := io.ReadAll(io.LimitReader(from, smallRequest))
 	if err != nil || len(body) == 0 {
 		return request, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-	defer cancel()
-	end, err := s.turns.take(ctx, pod.UID)
-	if err != nil {
-		return request, fmt.Errorf("the pod sends too much at once: %w", err)
+	if len(body) == smallRequest {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		end, err := s.turns.take(ctx, pod.UID)
+		if err != nil {
+			return request, fmt.Errorf("the pod sends too much at once: %w", err)
+		}
+		defer end()
+		rest, err := io.ReadAll(from)
+		if err != nil {
+			return request, err
+		}
+		body = append(body, rest...)
 	}
-	defer end()
 	return request, s.turns.decode(func() error { return json.Unmarshal(body, &request) })
 }
 

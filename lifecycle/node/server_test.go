@@ -159,16 +159,15 @@ func TestConnectionLimitOfOneAddress(t *testing.T) {
 }
 
 // A hook that comes when the drain before it has ended as one of a pod that serves
-// on, and is not put away yet, begins a drain of its own: the pod may be deleted by
-// now.
+// on begins a drain of its own: the pod may be deleted by now.
 func TestHookAfterARestartIsAnotherDrain(t *testing.T) {
 	life, stop := context.WithCancel(t.Context())
-	putAway := make(chan struct{})
+	over := make(chan struct{})
 	var drains atomic.Int32
 	h, all := newServerFor(life, t, func(ctx context.Context, d *drain) {
 		if drains.Add(1) == 1 {
 			d.become(state{phase: lifecycle.Released, reason: lifecycle.NotTerminating})
-			<-putAway
+			<-over
 			return
 		}
 		<-ctx.Done()
@@ -179,7 +178,7 @@ func TestHookAfterARestartIsAnotherDrain(t *testing.T) {
 	if a, _ := ask(t, h, `{}`); a.Released() {
 		t.Errorf("the next hook got %+v", a)
 	}
-	close(putAway)
+	close(over)
 	for len(all.list()) != 1 || drains.Load() != 2 {
 		runtime.Gosched()
 	}

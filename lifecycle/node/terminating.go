@@ -12,11 +12,22 @@ func (v *vigil) askLive(ctx context.Context, now time.Time) {
 		return
 	}
 	v.asking = true
+	v.asks(now)
 	pod := v.current()
 	v.tasks.Go(func() {
 		live, date, err := v.live(ctx, pod.Namespace, pod.Name, pod.UID)
 		v.lives <- liveAnswer{live, date, err}
 	})
+}
+
+// assume takes the pod for one that terminates where nobody has said no in time, such
+// as when this process stood still while it asked.
+func (v *vigil) assume(now time.Time) {
+	if v.serving && !v.denied && !v.cancelled && !now.Before(v.confirmBy) {
+		v.log.Warn("it is unknown whether the pod is terminating: taken for yes")
+		v.serving = false
+		v.confirm(v.current())
+	}
 }
 
 // confirmWith takes in what the API says of the pod. An API that does not answer
@@ -57,7 +68,7 @@ func (v *vigil) stopped(a stopAnswer, now time.Time) {
 		return
 	}
 	if !a.stopping && a.err == nil {
-		v.serving, v.confirmBy = true, now
+		v.serving, v.denied, v.confirmBy = true, true, now
 		return
 	}
 	pod := v.current()

@@ -21,6 +21,7 @@ type vigil struct {
 
 	serving   bool
 	confirmBy time.Time
+	denied    bool // somebody has said that the pod does not terminate
 	cancelled bool
 	asking    bool      // whether the pod terminates
 	askAt     time.Time // when that has to be asked
@@ -85,6 +86,7 @@ func (v *vigil) run(ctx context.Context) {
 	for {
 		now := time.Now()
 		v.askLive(ctx, now)
+		v.assume(now)
 		v.prepare(ctx, now)
 		v.handReport()
 		counts := v.counts()

@@ -1,0 +1,74 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+// body is a request's, that stops before its end until it may go on.
+type body struct {
+	text  *bytes.Reader
+	read  int
+	stop  int // after so many bytes; 0: never
+	going <-chan struct{}
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.stop > 0 && b.read >= b.stop {
+		<-b.going
+		b.stop = 0
+	}
+	n, err := b.text.Read(p)
+	b.read += n
+	return n, err
+}
+
+// Of a pod's large requests one is held in memory at a time, however slow it is; small
+// ones do not wait for it.
+func TestSlowBodiesHoldNoMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{log: slog.New(slog.DiscardHandler)}
+		pod := podWithGrace(60, 60)
+		pod.UID = "uid-1"
+		ask := func(b *body) <-chan error {
+			done := make(chan error, 1)
+			go func() {
+				r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, lifecycle.DrainPath, io.NopCloser(b))
+				_, err := s.read(httptest.NewRecorder(), r, pod)
+				done <- err
+			}()
+			synctest.Wait()
+			return done
+		}
+		going := make(chan struct{})
+		text := append(bytes.Repeat([]byte{' '}, lifecycle.MaxRequestBytes-10), "{}"...)
+		slow := ask(&body{text: bytes.NewReader(text), stop: 2 * smallRequest, going: going})
+		next := &body{text: bytes.NewReader(text)}
+		large := ask(next)
+		if next.read > smallRequest {
+			t.Errorf("%d bytes of a second request are held beside a slow one", next.read)
+		}
+		select {
+		case err := <-ask(&body{text: bytes.NewReader([]byte("{}"))}):
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("a small request waits for a slow one")
+		}
+		close(going)
+		for _, done := range []<-chan error{slow, large} {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
