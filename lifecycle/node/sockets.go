@@ -38,10 +38,11 @@ type sockets struct {
 	mu sync.Mutex
 	// own are ports that hooks listen on themselves.
 	own []uint16
+	// listened are ports that some hook has seen a listener on: one that began later
+	// does not know of those that are closed by then.
+	listened []uint16
 	// parked are the requests of reporting hooks that are held, the longest first.
 	parked []chan struct{}
-	// wanted is set while a look is due and nobody was there to be asked.
-	wanted bool
 	// contact is when a reporting hook was last heard of.
 	contact time.Time
 }
@@ -66,6 +67,7 @@ func (d *drain) hear(r lifecycle.DrainRequest, arrived time.Time) <-chan struct{
 	if proven, ok := marks.moment(r.Sockets.Mark, arrived); ok {
 		at = proven
 	}
+	d.sockets.hears(r.Sockets.Listening)
 	look := d.sockets.park()
 	d.report(conntrack.SocketReport{
 		At:        at,
@@ -105,6 +107,26 @@ func (s *sockets) serves(ports []uint16) {
 
 const maxOwnPorts = 16
 
+func (s *sockets) hears(listening []uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range listening {
+		if !slices.Contains(s.listened, p) && len(s.listened) < maxListened {
+			s.listened = append(s.listened, p)
+		}
+	}
+}
+
+const maxListened = 256
+
+// serverPort says whether the port is one of a server of the pod, where nothing names
+// its ports.
+func (s *sockets) serverPort(port uint16) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.listened, port)
+}
+
 // ownPorts are those that hooks listen on.
 func (s *sockets) ownPorts() []uint16 {
 	s.mu.Lock()
@@ -112,14 +134,13 @@ func (s *sockets) ownPorts() []uint16 {
 	return slices.Clone(s.own)
 }
 
-// park notes that a reporting hook is here. The report that came with it is the
-// answer to whatever was wanted.
+// park notes that a reporting hook is here.
 func (s *sockets) park() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	look := make(chan struct{}, 1)
 	s.parked = append(s.parked, look)
-	s.contact, s.wanted = time.Now(), false
+	s.contact = time.Now()
 	return look
 }
 
@@ -138,8 +159,7 @@ func (s *sockets) leave(look <-chan struct{}) {
 func (s *sockets) ask() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wanted = len(s.parked) == 0
-	if s.wanted {
+	if len(s.parked) == 0 {
 		return // the next one brings a look
 	}
 	s.parked[0] <- struct{}{} // it has room: a hook is asked once
@@ -168,7 +188,8 @@ func (v *vigil) ready(r conntrack.SocketReport) conntrack.SocketReport {
 	// An application that closes its listener goes on with what it has accepted.
 	var rest []conntrack.Socket
 	for _, s := range r.Local {
-		if slices.Contains(v.target.Ports, s.Local.Port()) && !slices.Contains(v.target.Addresses, s.Peer.Addr()) {
+		counts := slices.Contains(v.target.Ports, s.Local.Port()) || len(v.target.Ports) == 0 && v.sockets.serverPort(s.Local.Port())
+		if counts && !slices.Contains(v.target.Addresses, s.Peer.Addr()) {
 			r.Sockets = append(r.Sockets, s)
 		} else {
 			rest = append(rest, s)
