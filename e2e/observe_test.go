@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -61,9 +62,11 @@ func observe(s space) {
 // A helper that is switched off lets every hook sleep for its fallback, whatever is open, and says so.
 func disable(s space) {
 	s.patchHelper(`"args":[],"env":[{"name":"CONNDRAIN_DISABLE","value":"true"}]`)
-	const sleep = 15 * time.Second
+	const sleep = 30 * time.Second // longer than by itself: there has to be time to see it
 	const protocol = "websocket"
-	pod, service := s.serve(server{name: "web", node: "n1", onTerm: "exit", hook: true, grace: 900})
+	pod, service := s.serve(server{name: "web", node: "n1", onTerm: "exit", hook: true, grace: 900, change: func(spec *corev1.PodSpec) {
+		spec.Containers[0].Env = append(spec.Containers[0].Env, corev1.EnvVar{Name: "CONNDRAIN_FALLBACK_SLEEP", Value: sleep.String()})
+	}})
 	s.download("client", "n1", traffic.Client{
 		Protocol: protocol, Address: addressOf(service.Spec.ClusterIP, protocol),
 		Transfer: traffic.Transfer{Bytes: 1 << 20, Duration: 10 * time.Minute}, Count: 1,
@@ -71,10 +74,13 @@ func disable(s space) {
 	s.established("n1", pod.Status.PodIP, portOf(protocol))
 	begin := time.Now()
 	s.kubectl("delete", "pod", pod.Name, "--wait=false")
+	s.eventually("status tells of it", func(context.Context) error {
+		if got := s.conndrain("status", "-A"); got.code != 0 || !hasAll(got.String(), []string{"switched off (CONNDRAIN_DISABLE)", pod.Name}) {
+			return fmt.Errorf("exit %d\n%s", got.code, got)
+		}
+		return nil
+	})
 	s.event(pod, "DrainDisabled", "CONNDRAIN_DISABLE")
-	if got := s.conndrain("status", "-A"); got.code != 0 || !hasAll(got.String(), []string{"switched off (CONNDRAIN_DISABLE)", pod.Name}) {
-		s.Errorf("status: exit %d\n%s", got.code, got)
-	}
 	s.gone(pod)
 	took := time.Since(begin)
 	s.Logf("gone after %s", took)
