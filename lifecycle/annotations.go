@@ -14,7 +14,8 @@ const AnnotationPrefix = "conndrain.io/"
 
 // The annotations of a pod.
 const (
-	// UntilAnnotation is what a pod is held for: sessions or withdrawn.
+	// UntilAnnotation is what a pod is held for: sessions, requests, requests-strict or
+	// withdrawn; of single ports, port=word.
 	UntilAnnotation = AnnotationPrefix + "until"
 	// IdleAfterAnnotation makes a session idle after so long without a packet.
 	IdleAfterAnnotation = AnnotationPrefix + "idle-after"
@@ -27,6 +28,14 @@ const (
 	// PortsAnnotation is what counts as served, by number or by a container port's
 	// name.
 	PortsAnnotation = AnnotationPrefix + "ports"
+	// QuietAnnotation is after how long a silence a connection holds no more of which
+	// nobody can tell whether a request is in flight.
+	QuietAnnotation = AnnotationPrefix + "quiet"
+	// BusyAfterAnnotation is after how long a moment with few requests will do where one
+	// with none does not come; 0 is never.
+	BusyAfterAnnotation = AnnotationPrefix + "busy-after"
+	// NotifyAnnotation is how the application is told that the drain has begun.
+	NotifyAnnotation = AnnotationPrefix + "notify"
 )
 
 const (
@@ -43,10 +52,12 @@ const (
 
 // Settings are what a pod's annotations ask for. The zero Settings ask for nothing.
 type Settings struct {
-	Until     Until
+	Until     Untils
 	IdleAfter time.Duration
-	// Settle, MinDelay and Reserve are nil where the pod does not say.
-	Settle, MinDelay, Reserve *time.Duration
+	// These are nil where the pod does not say.
+	Settle, MinDelay, Reserve, Quiet, BusyAfter *time.Duration
+	// Notify is nil where nobody is told.
+	Notify *Notify
 	// Ports are sorted and unique; none means that the pod does not say.
 	Ports []uint16
 }
@@ -105,7 +116,7 @@ func (p *parser) parse(name, value string) {
 	s := &p.settings
 	switch name {
 	case UntilAnnotation:
-		s.Until, why = parseUntil(value)
+		s.Until, why = p.untils(value)
 	case IdleAfterAnnotation:
 		var d time.Duration
 		if d, why = parseDuration(value); why == "" && d > 0 && d < shortestIdle {
@@ -119,27 +130,21 @@ func (p *parser) parse(name, value string) {
 		s.MinDelay, why = parseOptional(value)
 	case ReserveAnnotation:
 		s.Reserve, why = parseOptional(value)
+	case QuietAnnotation:
+		s.Quiet, why = parseOptional(value)
+	case BusyAfterAnnotation:
+		s.BusyAfter, why = parseOptional(value)
+	case NotifyAnnotation:
+		s.Notify, why = p.notify(value)
 	case PortsAnnotation:
 		s.Ports, why = p.ports(value)
 	default:
 		unknown = true
-		why = "is not known here and is ignored: use until, idle-after, settle, min-delay, reserve or ports"
+		why = "is not known here and is ignored: use until, quiet, busy-after, notify, idle-after, settle, min-delay, reserve or ports"
 	}
 	if why != "" {
 		p.malformed = append(p.malformed, Malformed{name, value, why, unknown})
 	}
-}
-
-func parseUntil(value string) (Until, string) {
-	switch value {
-	case "sessions":
-		return UntilSessions, ""
-	case "withdrawn":
-		return UntilWithdrawn, ""
-	case "requests", "requests-strict":
-		return UntilSessions, "is not built yet and sessions is used instead: use sessions or withdrawn"
-	}
-	return UntilSessions, "is unknown: use sessions or withdrawn"
 }
 
 func parseOptional(value string) (*time.Duration, string) {
@@ -177,19 +182,25 @@ func (p *parser) ports(value string) ([]uint16, string) {
 		if entry == "" {
 			return nil, "has an empty entry: use numbers from 1 to 65535 or names of container ports, separated by commas"
 		}
-		if n, err := strconv.ParseUint(entry, 10, 16); err == nil && n > 0 {
-			numbers = append(numbers, uint16(n))
-			continue
+		of := p.port(entry)
+		if len(of) == 0 {
+			return nil, "has an entry that is " + noPort + strconv.Quote(shorten(entry))
 		}
-		named := p.named[entry]
-		if len(named) == 0 {
-			return nil, "has an entry that is neither a number from 1 to 65535 nor the name of one of the pod's container ports: " +
-				strconv.Quote(shorten(entry))
-		}
-		numbers = append(numbers, named...)
+		numbers = append(numbers, of...)
 	}
 	slices.Sort(numbers)
 	return slices.Compact(numbers), ""
+}
+
+// noPort begins what is said of an entry that port returns nothing for.
+const noPort = "neither a number from 1 to 65535 nor the name of one of the pod's container ports: "
+
+// port returns the number, or those with the name.
+func (p *parser) port(entry string) []uint16 {
+	if n, err := strconv.ParseUint(entry, 10, 16); err == nil && n > 0 {
+		return []uint16{uint16(n)}
+	}
+	return p.named[entry]
 }
 
 // Budget is how long after its first hook has started a pod with this grace period
@@ -207,7 +218,9 @@ func (s Settings) Budget(grace, limit time.Duration) (budget time.Duration, ok b
 
 // Over returns the policy with what the settings ask for in its place.
 func (s Settings) Over(p Policy) Policy {
-	p.Until = s.Until
+	if s.Until.Only(UntilWithdrawn) {
+		p.Until = UntilWithdrawn
+	}
 	if s.Settle != nil {
 		p.Settle = *s.Settle
 		// A longer quiet time than usual must not be cut short by what is usual.

@@ -23,7 +23,24 @@ func TestParseAnnotations(t *testing.T) {
 		{"all", map[string]string{
 			"conndrain.io/until": "withdrawn", "conndrain.io/idle-after": "90s", "conndrain.io/settle": "0s",
 			"conndrain.io/min-delay": "2m", "conndrain.io/reserve": " 4s ", "conndrain.io/ports": "http, 80,grpc,80",
-		}, Settings{UntilWithdrawn, 90 * time.Second, length(0), length(120), length(4), []uint16{80, 8080, 9090, 9091}}},
+		}, Settings{
+			Until: Untils{Rest: UntilWithdrawn}, IdleAfter: 90 * time.Second,
+			Settle: length(0), MinDelay: length(120), Reserve: length(4), Ports: []uint16{80, 8080, 9090, 9091},
+		}},
+		{"of requests", map[string]string{
+			"conndrain.io/until": "requests", "conndrain.io/quiet": "90s", "conndrain.io/busy-after": "0s",
+			"conndrain.io/notify": "http://:8080/-/quiesce?why=drain",
+		}, Settings{
+			Until: Untils{Rest: UntilRequests}, Quiet: length(90), BusyAfter: length(0),
+			Notify: &Notify{Method: "POST", Scheme: "http", Port: 8080, Path: "/-/quiesce?why=drain"},
+		}},
+		{"of single ports", map[string]string{"conndrain.io/until": "http=requests, 9000 = sessions,grpc=withdrawn,requests-strict"},
+			Settings{Until: Untils{Rest: UntilRequestsStrict, Ports: map[uint16]Until{
+				8080: UntilRequests, 9000: UntilSessions, 9090: UntilWithdrawn, 9091: UntilWithdrawn,
+			}}}},
+		{"notify by GET", map[string]string{"conndrain.io/notify": "GET https://:8443"},
+			Settings{Notify: &Notify{Method: "GET", Scheme: "https", Port: 8443, Path: "/"}}},
+		{"notify by signal", map[string]string{"conndrain.io/notify": "SIGUSR1"}, Settings{Notify: &Notify{Signal: "SIGUSR1"}}},
 		{"defaults said", map[string]string{"conndrain.io/until": "sessions", "conndrain.io/idle-after": "0s"}, Settings{}},
 		{"the longest", map[string]string{"conndrain.io/settle": "24h"}, Settings{Settle: length(24 * 3600)}},
 	} {
@@ -40,10 +57,29 @@ func TestParseAnnotations(t *testing.T) {
 // is in it and what is allowed.
 func TestMalformedAnnotations(t *testing.T) {
 	for _, tc := range []struct{ key, value, says string }{
-		{"until", "", "use sessions or withdrawn"},
-		{"until", "Sessions", "use sessions or withdrawn"},
-		{"until", "requests", "not built yet and sessions is used"},
-		{"until", "requests-strict", "not built yet and sessions is used"},
+		{"until", "", "use sessions, requests, requests-strict or withdrawn"},
+		{"until", "Sessions", "use sessions, requests, requests-strict or withdrawn"},
+		{"until", "requests,", "use sessions, requests"},
+		{"until", "8080=", "use sessions, requests"},
+		{"until", "requests,sessions", "two words without a port"},
+		{"until", "0=requests", `neither a number from 1 to 65535 nor the name of one of the pod's container ports: "0=requests"`},
+		{"until", "8080=requests,http=sessions", "two things of port 8080"},
+		{"until", strings.Repeat("8080=requests,", 70), "up to 64"},
+		{"quiet", "long", "not a duration"},
+		{"busy-after", "-1s", "negative"},
+		{"notify", "", "neither a URL of http or https nor a signal"},
+		{"notify", "SIGKILL", "none of the signals SIGHUP"},
+		{"notify", "sigusr1", "neither a URL"},
+		{"notify", "http://:8080x/", "neither a URL"},
+		{"notify", "http://example.com:8080/", "names a host"},
+		{"notify", "http://user@:8080/", "names a host"},
+		{"notify", "http:///quiesce", "has no port"},
+		{"notify", "http://:0/", "has no port"},
+		{"notify", "http://:70000/", "has no port"},
+		{"notify", "file://:80/", "neither a URL"},
+		{"notify", "DELETE http://:80/", "a method other than GET and POST"},
+		{"notify", "http://:80/#x", "fragment"},
+		{"notify", "http://:80/" + strings.Repeat("a", 1100), "more than 1024"},
 		{"settle", "5", "not a duration: use one like 5s"},
 		{"settle", "", "not a duration"},
 		{"settle", "NaN", "not a duration"},
@@ -129,7 +165,7 @@ func TestSettingsOverAPolicy(t *testing.T) {
 	}
 	settle, delay := 2*time.Minute, 15*time.Second
 	want := Policy{Until: UntilWithdrawn, Settle: settle, SettleMax: settle, MinDelay: delay}
-	if diff := cmp.Diff(want, Settings{Until: UntilWithdrawn, Settle: &settle, MinDelay: &delay}.Over(usual)); diff != "" {
+	if diff := cmp.Diff(want, Settings{Until: Untils{Rest: UntilWithdrawn}, Settle: &settle, MinDelay: &delay}.Over(usual)); diff != "" {
 		t.Errorf("all asked for (-want +got):\n%s", diff)
 	}
 }

@@ -9,7 +9,8 @@ const DefaultSettleMax = 60 * time.Second
 // Policy is how long a release waits after nothing blocks any more. The zero
 // Policy releases at once.
 type Policy struct {
-	// Until says whether sessions hold at all.
+	// Until is UntilWithdrawn where no session holds. For anything else those that
+	// hold are counted in the Observation.
 	Until Until
 	// Settle is the quiet time: no new session for this long since the
 	// withdrawal. It runs in parallel with draining.
@@ -44,6 +45,9 @@ type Observation struct {
 	Known bool
 	// Blocking counts the sessions that have to end first: open and lost ones.
 	Blocking int
+	// Requests counts those that hold only while a request is in flight on them. Who
+	// can see that ends the drain; see Decision.WhenQuiet.
+	Requests int
 	// Opening counts handshakes that have only just begun.
 	Opening int
 	// LastNew is when the latest session began; zero if none did.
@@ -62,6 +66,9 @@ type Decision struct {
 	Phase Phase
 	// Reason is empty unless the phase is Released.
 	Reason Reason
+	// WhenQuiet is true while nothing holds but sessions that are waited for between
+	// two requests: whoever sees the pod at a moment without a request may let it go.
+	WhenQuiet bool
 	// Next is when to decide again at the latest, if nothing is observed before
 	// that: always in the future and never after the deadline. It is zero when
 	// released.
@@ -73,7 +80,8 @@ type Decision struct {
 //
 // It fails closed until the deadline and open at it: something unknown blocks
 // like a session, and the deadline releases always, as Expired unless zero is
-// proven at that very moment, or, until withdrawn, no new traffic was sent.
+// proven at that very moment, or, until withdrawn, no new traffic was sent. It never
+// releases a pod with sessions that hold for their requests: who sees these does.
 func Decide(o Observation, now time.Time) Decision {
 	past := !now.Before(o.Deadline)
 	withdrawn := o.withdrawn(now)
@@ -98,6 +106,12 @@ func Decide(o Observation, now time.Time) Decision {
 		return Decision{Phase: Draining, Next: o.Deadline}
 	case past && o.Opening > 0 && now.Before(o.settledAt()):
 		return Decision{Phase: Released, Reason: Expired}
+	case o.held() && past:
+		return Decision{Phase: Released, Reason: Expired}
+	case o.held() && !now.Before(free):
+		return Decision{Phase: Draining, WhenQuiet: true, Next: o.Deadline}
+	case o.held():
+		return Decision{Phase: Draining, Next: earlier(free, o.Deadline)}
 	case past || !now.Before(free):
 		return Decision{Phase: Released, Reason: Drained}
 	}
@@ -105,10 +119,14 @@ func Decide(o Observation, now time.Time) Decision {
 }
 
 // proven reports that no session blocks. Where the application ends them itself
-// none does, and it does not matter whether they are known.
+// none does, and it does not matter whether they are known. Whoever watches for a
+// moment without a request has the sockets in sight.
 func (o Observation) proven() bool {
-	return o.Policy.Until == UntilWithdrawn || (o.Known && o.Blocking == 0 && !o.SocketsPending)
+	return o.Policy.Until == UntilWithdrawn || (o.Known && o.Blocking == 0 && (!o.SocketsPending || o.Requests > 0))
 }
+
+// held reports that sessions hold for their requests only.
+func (o Observation) held() bool { return o.Policy.Until != UntilWithdrawn && o.Requests > 0 }
 
 // withdrawn reports that the drain has passed the withdrawal: no new traffic is
 // sent, or the time for that is over.

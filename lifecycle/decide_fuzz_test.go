@@ -8,11 +8,11 @@ import (
 // FuzzDecide holds every decision against what must be true of all of them.
 func FuzzDecide(f *testing.F) {
 	const second = int64(time.Second)
-	f.Add(second, 100*second, int64(0), 5*second, 60*second, int64(0), uint8(0), uint8(0), uint8(1))
-	f.Add(100*second, 100*second, 99*second, 5*second, 60*second, 15*second, uint8(1), uint8(0), uint8(1))
-	f.Add(7*second, 100*second, 6*second, 5*second, 60*second, int64(0), uint8(0), uint8(2), uint8(3))
-	f.Add(-second, -2*second, int64(0), -second, -second, -second, uint8(0), uint8(0), uint8(7))
-	f.Fuzz(func(t *testing.T, now, deadline, lastNew, settle, settleMax, minDelay int64, blocking, opening, flags uint8) {
+	f.Add(second, 100*second, int64(0), 5*second, 60*second, int64(0), uint8(0), uint8(0), uint8(0), uint8(1))
+	f.Add(100*second, 100*second, 99*second, 5*second, 60*second, 15*second, uint8(1), uint8(0), uint8(0), uint8(1))
+	f.Add(7*second, 100*second, 6*second, 5*second, 60*second, int64(0), uint8(0), uint8(4), uint8(2), uint8(3))
+	f.Add(-second, -2*second, int64(0), -second, -second, -second, uint8(0), uint8(0), uint8(0), uint8(7))
+	f.Fuzz(func(t *testing.T, now, deadline, lastNew, settle, settleMax, minDelay int64, blocking, requests, opening, flags uint8) {
 		// Moments within ten years of the start: what a clock can say.
 		const span = int64(10 * 365 * 24 * time.Hour)
 		moment := func(ns int64) time.Time { return start.Add(time.Duration(ns % span)) }
@@ -23,6 +23,7 @@ func FuzzDecide(f *testing.F) {
 			Policy:         Policy{Settle: length(settle), SettleMax: length(settleMax), MinDelay: length(minDelay)},
 			Known:          flags&1 != 0,
 			Blocking:       int(blocking),
+			Requests:       int(requests),
 			Opening:        int(opening),
 			LastNew:        moment(lastNew),
 			SocketsPending: flags&2 != 0,
@@ -53,8 +54,11 @@ func FuzzDecide(f *testing.F) {
 		if !at.Before(o.Deadline) && d.Phase != Released {
 			t.Errorf("%s past the deadline", d.Phase)
 		}
-		if d.Reason == Drained && o.Policy.Until == UntilSessions && (o.Blocking > 0 || !o.Known || o.SocketsPending) {
+		if d.Reason == Drained && o.Policy.Until == UntilSessions && (o.Blocking > 0 || o.Requests > 0 || !o.Known || o.SocketsPending) {
 			t.Errorf("drained without proof: %+v", o)
+		}
+		if d.WhenQuiet && (d.Phase != Draining || o.Blocking > 0 || o.Requests == 0 || !o.Known || o.Policy.Until == UntilWithdrawn) {
+			t.Errorf("left to the requests while something else holds: %+v", o)
 		}
 		if d.Reason == Expired && at.Before(o.Deadline) {
 			t.Errorf("expired %s before the deadline", o.Deadline.Sub(at))

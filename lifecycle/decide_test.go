@@ -41,11 +41,12 @@ func settleMax(s float64) func(*Observation) {
 func minDelay(s float64) func(*Observation) {
 	return func(o *Observation) { o.Policy.MinDelay = seconds(s) }
 }
-func unknown(o *Observation)        { o.Known = false }
-func socketsPending(o *Observation) { o.SocketsPending = true }
-func cancelled(o *Observation)      { o.Cancelled = true }
-func untilWithdrawn(o *Observation) { o.Policy.Until = UntilWithdrawn }
-func byUser(o *Observation)         { o.ReleasedByUser = true }
+func requests(n int) func(*Observation) { return func(o *Observation) { o.Requests = n } }
+func unknown(o *Observation)            { o.Known = false }
+func socketsPending(o *Observation)     { o.SocketsPending = true }
+func cancelled(o *Observation)          { o.Cancelled = true }
+func untilWithdrawn(o *Observation)     { o.Policy.Until = UntilWithdrawn }
+func byUser(o *Observation)             { o.ReleasedByUser = true }
 
 func routed(by float64) func(*Observation) {
 	return func(o *Observation) { o.Routed, o.WithdrawnAt, o.WithdrawBy = true, time.Time{}, at(by) }
@@ -62,6 +63,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 func TestDecide(t *testing.T) {
 	draining := Decision{Phase: Draining, Next: at(100)}
+	whenQuiet := Decision{Phase: Draining, WhenQuiet: true, Next: at(100)}
 	settling := func(next float64) Decision { return Decision{Phase: Settling, Next: at(next)} }
 	withdrawing := func(next float64) Decision { return Decision{Phase: Withdrawing, Next: at(next)} }
 	released := func(r Reason) Decision { return Decision{Phase: Released, Reason: r} }
@@ -133,6 +135,20 @@ func TestDecide(t *testing.T) {
 		{"cancelled", seen(cancelled, blocking(3)), 1, released(Cancelled)},
 		{"cancelled while unknown", seen(cancelled, unknown), 1, released(Cancelled)},
 		{"cancelled with nothing there", seen(cancelled), 1, released(Cancelled)},
+		{"requests", seen(requests(3)), 1, whenQuiet},
+		{"requests, the pod's sockets are looked at by who judges them", seen(requests(3), socketsPending), 1, whenQuiet},
+		{"requests beside a session", seen(requests(3), blocking(1)), 1, draining},
+		{"requests, not known", seen(requests(3), unknown), 1, draining},
+		{"requests, still routed", seen(requests(3), routed(30)), 1, withdrawing(30)},
+		{"requests, settle", seen(requests(3), settle(5)), 1, Decision{Phase: Draining, Next: at(5)}},
+		{"requests, settle from a new session", seen(requests(3), settle(5), lastNew(4)), 6, Decision{Phase: Draining, Next: at(9)}},
+		{"requests, settle passed", seen(requests(3), settle(5)), 5, whenQuiet},
+		{"requests, a connection being made", seen(requests(3), opening(1)), 5, Decision{Phase: Draining, Next: at(60)}},
+		{"requests, min-delay", seen(requests(3), minDelay(15)), 6, Decision{Phase: Draining, Next: at(15)}},
+		{"requests at the deadline", seen(requests(3)), 100, released(Expired)},
+		{"requests, released by a user", seen(requests(3), byUser), 1, released(ReleasedByUser)},
+		{"requests until withdrawn", seen(requests(3), untilWithdrawn), 1, released(Drained)},
+
 		{"until withdrawn, sessions do not hold", seen(untilWithdrawn, blocking(3)), 1, released(Drained)},
 		{"until withdrawn, unknown does not hold", seen(untilWithdrawn, unknown, socketsPending), 1, released(Drained)},
 		{"until withdrawn, still routed", seen(untilWithdrawn, routed(30)), 1, withdrawing(30)},

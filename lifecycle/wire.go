@@ -43,6 +43,15 @@ type DrainRequest struct {
 	// Sockets are those of the pod's network namespace; absent where the hook does
 	// not tell.
 	Sockets *SocketList `json:"sockets,omitempty"`
+	// Can are the words for what the hook is able to do beyond that.
+	Can []string `json:"can,omitempty"`
+	// Requests are what the pod's connections are doing.
+	Requests *RequestReport `json:"requests,omitempty"`
+	// Notified is how a Notify was carried out; it is said once.
+	Notified *Notified `json:"notified,omitempty"`
+	// Leaving is set in the last request of a hook that ends by itself. Nobody waits
+	// for the answer.
+	Leaving *Leaving `json:"leaving,omitempty"`
 }
 
 // DrainAnswer says how a drain stands.
@@ -71,6 +80,10 @@ type DrainAnswer struct {
 	// HostNetwork says that the caller has the node's network, so that its sockets
 	// are not the pod's alone.
 	HostNetwork bool `json:"hostNetwork,omitempty"`
+	// WhenQuiet lets the hook end its wait by itself.
+	WhenQuiet *WhenQuiet `json:"whenQuiet,omitempty"`
+	// Notify is to be carried out now, and told of with the next request, at once.
+	Notify *Notify `json:"notify,omitempty"`
 }
 
 // Released says whether the hook may return.

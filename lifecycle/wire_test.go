@@ -32,6 +32,16 @@ func TestP28RecordedRequests(t *testing.T) {
 				Other: []Socket{socket("10.244.1.7:41234", "10.0.0.5:5432")},
 			},
 		},
+		"request-3.json": {
+			ElapsedSeconds: 12.5, WaitSeconds: 5, Version: "v0.3.0", Can: []string{CanJudge, CanRequest, CanSignal},
+			Requests: &RequestReport{
+				Classes:         map[string]PeerSet{"between": peerSet("10.244.2.9:40000", "10.244.2.9:40002"), "owes": peerSet("[fd00:10::20]:51000")},
+				Counts:          map[string]int{"between": 2, "owes": 1},
+				QuietAgoSeconds: new(1.25),
+			},
+			Notified: &Notified{Failure: "connection refused"},
+		},
+		"request-3-leaving.json": {ElapsedSeconds: 14, Version: "v0.3.0", Leaving: &Leaving{Cut: 2}},
 		"request-2-truncated.json": {ElapsedSeconds: 7.25, Sockets: &SocketList{
 			Truncated: true, Inbound: []Socket{socket("10.244.1.7:8080", "10.244.2.9:40000")},
 		}},
@@ -54,6 +64,53 @@ func TestP28RecordedRequests(t *testing.T) {
 				t.Errorf("written again (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func peerSet(peers ...string) PeerSet {
+	s := make(PeerSet)
+	for _, p := range peers {
+		s.Add(netip.MustParseAddrPort(p))
+	}
+	return s
+}
+
+func TestP28RecordedPermission(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("testdata", "answer-3.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got DrainAnswer
+	read(t, string(b), &got)
+	zero, two := 0, 2
+	want := DrainAnswer{
+		Phase: "draining", RemainingSeconds: new(31.5), Source: "conntrack", Open: &two, Idle: &zero, Lost: &zero, Mark: "k3f9-8250000000",
+		WhenQuiet: &WhenQuiet{
+			Requests: peerSet("10.244.2.9:40000"), Strict: peerSet("[fd00:10::20]:51000"),
+			Ignored: peerSet("10.244.3.3:9"), IgnoredPorts: []uint16{9090}, QuietSeconds: 10, BusyAfterSeconds: 10,
+		},
+		Notify: &Notify{Method: "POST", Scheme: "http", Port: 8080, Path: "/-/quiesce"},
+	}
+	if diff := cmp.Diff(want, got, comparePorts); diff != "" {
+		t.Errorf("answer (-want +got):\n%s", diff)
+	}
+	again, err := json.MarshalIndent(got, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(b), string(again)+"\n"); diff != "" {
+		t.Errorf("written again (-want +got):\n%s", diff)
+	}
+}
+
+// A client that cannot be read is in no set, and the rest of what was sent counts.
+func TestPeerSetThatCannotBeRead(t *testing.T) {
+	for _, text := range []string{`7`, `[]`, `null`, `{"host":[1]}`, `{"10.0.0.1":"80"}`, `{"10.0.0.1":[70000]}`, `{"10.0.0.1":[-1]}`} {
+		var a DrainAnswer
+		read(t, `{"phase":"draining","whenQuiet":{"requests":`+text+`,"ignored":{"10.0.0.2":[7]},"quietSeconds":3}}`, &a)
+		if q := a.WhenQuiet; a.Phase != "draining" || q == nil || len(q.Requests) > 0 || !q.Ignored.Has(netip.MustParseAddrPort("[::ffff:10.0.0.2]:7")) || q.QuietSeconds != 3 {
+			t.Errorf("%s was read as %+v", text, a)
+		}
 	}
 }
 

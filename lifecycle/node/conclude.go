@@ -28,7 +28,7 @@ func (v *vigil) conclude(d lifecycle.Decision, deadline time.Time, c conntrack.C
 	v.tally.released(d.Reason, waited)
 	switch d.Reason {
 	case lifecycle.Drained:
-		if v.settingsNow().Until == lifecycle.UntilWithdrawn {
+		if v.settingsNow().Until.Only(lifecycle.UntilWithdrawn) {
 			v.events.withdrawn(pod, c, waited)
 		} else {
 			v.events.drained(pod, c, waited)

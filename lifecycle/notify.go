@@ -1,0 +1,48 @@
+package lifecycle
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// notifySignals are those that an application may be told by. The kernel sends none
+// of them to the first process of a container that does not handle it.
+var notifySignals = []string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH"}
+
+// maxNotifyPath bounds what a hook is told to ask for.
+const maxNotifyPath = 1024
+
+// notify reads how the application is told: a signal's name, or a URL without a host
+// that GET or POST may stand before.
+func (p *parser) notify(value string) (*Notify, string) {
+	const allowed = ": use one like http://:8080/-/quiesce, GET http://:8080/-/quiesce or SIGUSR1"
+	if slices.Contains(notifySignals, value) {
+		return &Notify{Signal: value}, ""
+	}
+	if strings.HasPrefix(value, "SIG") {
+		return nil, "is none of the signals " + strings.Join(notifySignals, ", ")
+	}
+	method, address, given := strings.Cut(value, " ")
+	if !given {
+		method, address = "POST", value
+	}
+	if method != "GET" && method != "POST" {
+		return nil, "has a method other than GET and POST" + allowed
+	}
+	u, err := url.Parse(strings.TrimSpace(address))
+	switch {
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https"):
+		return nil, "is neither a URL of http or https nor a signal" + allowed
+	case u.Hostname() != "" || u.User != nil:
+		return nil, "names a host: only the pod itself is asked" + allowed
+	case u.Fragment != "" || len(u.RequestURI()) > maxNotifyPath:
+		return nil, "has a fragment or a path of more than " + strconv.Itoa(maxNotifyPath) + " bytes" + allowed
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	if err != nil || port == 0 {
+		return nil, "has no port" + allowed
+	}
+	return &Notify{Method: method, Scheme: u.Scheme, Port: uint16(port), Path: u.RequestURI()}, ""
+}
