@@ -47,68 +47,54 @@ type connection struct {
 	base     Figures
 	based    bool
 	turns    int
+	pace     pace
 	lookedAt uint64
 }
 
-// Verdict is what is said of one connection.
-type Verdict struct {
-	Class Class
-	// Silent is how long nothing has moved, at the least.
-	Silent time.Duration
-	// Turns are the complete requests seen on this connection.
-	Turns int
-}
-
-// Classifier keeps the history of the connections of one network namespace. It is
-// not safe for concurrent use.
-type Classifier struct {
+// history is what is kept of the connections of one network namespace under one
+// rule. What a rule believes goes into what it learns, so that each has its own.
+type history struct {
+	rule        Rule
 	ports       map[uint16]*port
 	connections map[key]*connection
 	looks       uint64
 }
 
-// New returns a Classifier that knows nothing yet.
-func New() *Classifier {
-	return &Classifier{ports: make(map[uint16]*port), connections: make(map[key]*connection)}
+func newHistory(rule Rule) history {
+	return history{rule: rule, ports: make(map[uint16]*port), connections: make(map[key]*connection)}
 }
 
-// Look takes in one look at all connections, and returns what they are doing now, by
-// the rule, in the look's order. Connections that it does not have are forgotten.
-// Looks have to come in the order of their time.
-func (c *Classifier) Look(at time.Time, rule Rule, all []Figures) []Verdict {
-	c.looks++
-	verdicts := make([]Verdict, len(all))
+// look takes in one look at all connections, and tells of each in its order.
+func (h *history) look(at time.Time, all []Figures, tell func(i int, c *connection, p *port, class Class)) {
+	h.looks++
 	for i := range all {
-		verdicts[i] = c.look(at, rule, &all[i])
+		f := &all[i]
+		p := h.ports[f.Local.Port()]
+		if p == nil {
+			p = newPort()
+			h.ports[f.Local.Port()] = p
+		}
+		k := key{f.Local, f.Peer}
+		kept := h.connections[k]
+		if kept == nil || !f.follows(&kept.last) {
+			kept = begin(f, at)
+			h.connections[k] = kept
+		}
+		kept.lookedAt = h.looks
+		if !f.Known {
+			tell(i, kept, p, Unknown)
+			continue
+		}
+		kept.take(f, at, p)
+		class := kept.class(h.rule, at, p)
+		kept.accepted = kept.settled && (kept.accepted || class == Between)
+		tell(i, kept, p, class)
 	}
-	for k, kept := range c.connections {
-		if kept.lookedAt != c.looks {
-			delete(c.connections, k)
+	for k, kept := range h.connections {
+		if kept.lookedAt != h.looks {
+			delete(h.connections, k)
 		}
 	}
-	return verdicts
-}
-
-func (c *Classifier) look(at time.Time, rule Rule, f *Figures) Verdict {
-	p := c.ports[f.Local.Port()]
-	if p == nil {
-		p = newPort()
-		c.ports[f.Local.Port()] = p
-	}
-	k := key{f.Local, f.Peer}
-	kept := c.connections[k]
-	if kept == nil || !f.follows(&kept.last) {
-		kept = begin(f, at)
-		c.connections[k] = kept
-	}
-	kept.lookedAt = c.looks
-	if !f.Known {
-		return Verdict{Class: Unknown}
-	}
-	kept.take(f, at, p)
-	class := kept.class(rule, at, p)
-	kept.accepted = kept.settled && (kept.accepted || class == Between)
-	return Verdict{Class: class, Silent: at.Sub(kept.moved), Turns: kept.turns}
 }
 
 // begin keeps a connection from its first look on. One that has not spoken yet is
@@ -128,6 +114,7 @@ func (c *connection) take(f *Figures, at time.Time, p *port) {
 	if first := c.seen.IsZero(); !first {
 		ch = f.since(&c.last)
 	}
+	c.pace.take(c, ch)
 	if ch.moved() && c.settled {
 		c.rested(ch, at, p)
 	}

@@ -80,16 +80,16 @@ func repeat(n int, steps ...step) []step {
 	return all
 }
 
-// history runs the steps and returns the classes in their order, those that
+// classes runs the steps and returns the classes in their order, those that
 // follow each other only once.
-func history(rule Rule, c *Classifier, l *line, steps []step) []Class {
+func classes(rule Rule, c *Classifier, l *line, steps []step) []Class {
 	start := time.Unix(1000, 0)
-	var classes []Class
+	var all []Class
 	var now, next time.Duration
 	look := func() {
-		v := c.Look(start.Add(next), rule, []Figures{l.at(next)})
-		if n := len(classes); n == 0 || classes[n-1] != v[0].Class {
-			classes = append(classes, v[0].Class)
+		class := c.Look(start.Add(next), []Figures{l.at(next)})[0].By(rule)
+		if n := len(all); n == 0 || all[n-1] != class {
+			all = append(all, class)
 		}
 		next += lookEvery
 	}
@@ -101,12 +101,12 @@ func history(rule Rule, c *Classifier, l *line, steps []step) []Class {
 		s.do(l, now)
 	}
 	look()
-	return classes
+	return all
 }
 
 // last is the class at the end of the steps.
 func last(rule Rule, steps []step) Class {
-	all := history(rule, New(), newLine(1), steps)
+	all := classes(rule, New(), newLine(1), steps)
 	return all[len(all)-1]
 }
 
@@ -176,7 +176,7 @@ func TestBothMovedBetweenTwoLooks(t *testing.T) {
 func TestWhatTheQueuesSayHolds(t *testing.T) {
 	t.Parallel()
 	l, c := newLine(1), New()
-	history(Strict, c, l, append(repeat(6, request(pause, 100), answer(10*ms, 300)), nothing(pause)))
+	classes(Strict, c, l, append(repeat(6, request(pause, 100), answer(10*ms, 300)), nothing(pause)))
 	start, now := time.Unix(1000, 0), 10*time.Second
 	for _, tc := range []struct {
 		name   string
@@ -192,7 +192,7 @@ func TestWhatTheQueuesSayHolds(t *testing.T) {
 	} {
 		f := l.at(now)
 		tc.change(&f)
-		if got := c.Look(start.Add(now), Wide, []Figures{f})[0].Class; got != tc.want {
+		if got := c.Look(start.Add(now), []Figures{f})[0].Wide; got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
 		}
 		now += lookEvery
@@ -205,14 +205,16 @@ func TestConnectionsComeAndGo(t *testing.T) {
 	t.Parallel()
 	c := New()
 	keepAlive := append(repeat(6, request(pause, 100), answer(10*ms, 300)), nothing(pause))
-	history(Strict, c, newLine(1), keepAlive)
-	v := c.Look(time.Unix(2000, 0), Strict, []Figures{newLine(1).at(0)})
-	if v[0].Class != Unknown || v[0].Turns != 0 {
+	classes(Strict, c, newLine(1), keepAlive)
+	v := c.Look(time.Unix(2000, 0), []Figures{newLine(1).at(0)})
+	if v[0].Strict != Unknown || v[0].Turns != 0 {
 		t.Errorf("%+v of a new connection with an old one's addresses", v[0])
 	}
-	c.Look(time.Unix(2001, 0), Strict, nil)
-	if len(c.connections) != 0 || len(c.ports) != 1 {
-		t.Errorf("%d connections and %d ports are kept, want none and one", len(c.connections), len(c.ports))
+	c.Look(time.Unix(2001, 0), nil)
+	for _, h := range []history{c.strict, c.wide} {
+		if len(h.connections) != 0 || len(h.ports) != 1 {
+			t.Errorf("%d connections and %d ports are kept, want none and one", len(h.connections), len(h.ports))
+		}
 	}
 }
 

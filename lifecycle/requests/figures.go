@@ -64,3 +64,16 @@ func (f *Figures) follows(before *Figures) bool {
 	return f.Received >= before.Received && f.Written >= before.Written &&
 		f.DataReceived >= before.DataReceived && f.DataSent >= before.DataSent
 }
+
+// silent is how long nothing was sent or received, as far as the kernel tells.
+func (f *Figures) silent() time.Duration {
+	switch {
+	case f.DataReceived == 0 && f.DataSent == 0:
+		return 0
+	case f.DataReceived == 0:
+		return f.SinceSent
+	case f.DataSent == 0:
+		return f.SinceReceived
+	}
+	return min(f.SinceSent, f.SinceReceived)
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/conndrain/conndrain/conntrack/netlab"
 	"github.com/conndrain/conndrain/conntrack/sockdiag"
 	"github.com/conndrain/conndrain/lifecycle/requests"
+	"github.com/conndrain/conndrain/lifecycle/requests/looks"
 )
 
 // margin is how near to a change a look says nothing about the classifier.
@@ -64,7 +65,7 @@ func (t trial) run(ctx context.Context) (row, error) {
 
 // look looks at the server's connections until ctx ends.
 func (t trial) look(ctx context.Context, port uint16) (all []judged, looks int, cost time.Duration, err error) {
-	strict, wide := requests.New(), requests.New()
+	classifier := requests.New()
 	tick := time.NewTicker(t.every)
 	defer tick.Stop()
 	err = t.namespace.Do(func() error {
@@ -80,10 +81,10 @@ func (t trial) look(ctx context.Context, port uint16) (all []judged, looks int, 
 			}
 			read := time.Now()
 			figures := figuresOf(l, port)
-			a, b := strict.Look(l.At, requests.Strict, figures), wide.Look(l.At, requests.Wide, figures)
+			verdicts := classifier.Look(l.At, figures)
 			looks, cost = looks+1, cost+time.Since(l.At)
 			for i := range figures {
-				all = append(all, judged{l.At, read, figures[i].Peer, a[i].Class, b[i].Class})
+				all = append(all, judged{l.At, read, figures[i].Peer, verdicts[i].Strict, verdicts[i].Wide})
 			}
 		}
 	})
@@ -93,19 +94,9 @@ func (t trial) look(ctx context.Context, port uint16) (all []judged, looks int, 
 func figuresOf(l sockdiag.Look, port uint16) []requests.Figures {
 	var all []requests.Figures
 	for i, s := range l.Sockets {
-		if s.Local.Port() != port {
-			continue
+		if s.Local.Port() == port {
+			all = append(all, looks.Figures(s, l.Traffic[i]))
 		}
-		t := l.Traffic[i]
-		all = append(all, requests.Figures{
-			Local: s.Local, Peer: s.Peer, Established: s.State == sockdiag.Established, Known: t.Known,
-			ReceiveQueue: s.RecvQueue, SendQueue: s.SendQueue,
-			SinceSent: t.SinceSent, SinceReceived: t.SinceReceived,
-			Received: t.Received, Written: t.Sent - t.Retransmitted + uint64(t.Unsent), Acknowledged: t.Acknowledged,
-			Unsent: t.Unsent, Unacknowledged: t.Unacknowledged,
-			DataSent: t.DataSent, DataReceived: t.DataReceived, Pure: t.Segments - t.DataSent,
-			Retransmits: t.Retransmits, RoundTrip: t.RoundTrip,
-		})
 	}
 	return all
 }

@@ -1,0 +1,143 @@
+package requests
+
+import "time"
+
+// Standing is how a connection counts where a moment without a request is waited for.
+type Standing uint8
+
+// The standings. The zero value holds, whatever the connection does.
+const (
+	// Unlisted: nobody has said what it is.
+	Unlisted Standing = iota
+	// ByStrict and ByWide: it holds while a request is in flight, by that rule.
+	ByStrict
+	ByWide
+	// Ignored: it does not hold.
+	Ignored
+)
+
+// Counted is one connection at one look.
+type Counted struct {
+	Standing Standing
+	Verdict  Verdict
+}
+
+// Permission lets a pod end at a moment without a request. The zero Permission waits
+// for one for ever, and for each connection of which nobody can tell.
+type Permission struct {
+	// Quiet is after how long a silence a connection holds no more of which nobody can
+	// tell. 0 is never.
+	Quiet time.Duration
+	// BusyAfter is after how long the moment with the fewest requests will do. 0 is
+	// never.
+	BusyAfter time.Duration
+}
+
+// young is how long a request has gone on at the most that can be cut after
+// BusyAfter, relearnAfter the part of BusyAfter after which a bar that was not
+// reached is replaced by what there was meanwhile.
+const (
+	young        = time.Second
+	relearnAfter = 4
+)
+
+// Outcome is what one look comes to.
+type Outcome struct {
+	// Go says that the pod may end now.
+	Go bool
+	// Cut are the requests in flight that this cuts; 0 unless Go.
+	Cut int
+	// Holding are the connections that hold now, those without a socket among them,
+	// and Unlisted those of them that nobody has said anything of.
+	Holding, Unlisted int
+}
+
+// Release decides at which look a pod may end. It has no clock and is for one
+// goroutine. The zero Release is ready for use.
+type Release struct {
+	// busySince is since when nothing holds but young requests: zero where something
+	// else does. Each look since then had bar of them or more; once BusyAfter is over,
+	// recent is the least since relearned.
+	busySince, relearned time.Time
+	bar, recent          int
+}
+
+// Look takes in one look. permission is nil where there is none, missing counts the
+// connections that hold without a socket to be seen. It has to be one whole look, and
+// looks have to come in the order of their time.
+//
+// It never lets go without a permission, while an unlisted connection is there or one
+// is missing, nor while a request is in flight, as its rule sees it: but for young
+// requests on connections that alternate, after BusyAfter.
+func (r *Release) Look(at time.Time, permission *Permission, all []Counted, missing int) Outcome {
+	o := Outcome{Holding: missing}
+	other := missing > 0 // than young requests
+	for i := range all {
+		c := &all[i]
+		if permission != nil && !c.holds(permission.Quiet) {
+			continue
+		}
+		o.Holding++
+		if c.Standing == Unlisted {
+			o.Unlisted++
+		}
+		other = other || !c.young()
+	}
+	switch {
+	case permission == nil:
+		*r = Release{}
+	case o.Holding == 0:
+		o.Go = true
+	case other || permission.BusyAfter <= 0:
+		*r = Release{}
+	case r.busy(at, permission.BusyAfter, o.Holding):
+		o.Go, o.Cut = true, o.Holding
+	}
+	return o
+}
+
+// busy takes in a look at which so many young requests hold and nothing else, and
+// says whether it has to do.
+func (r *Release) busy(at time.Time, after time.Duration, holding int) bool {
+	if r.busySince.IsZero() {
+		*r = Release{busySince: at, bar: holding}
+	}
+	since := at.Sub(r.busySince)
+	switch {
+	case since < after:
+		r.bar = min(r.bar, holding)
+		return false
+	case holding <= r.bar:
+		return true
+	case r.relearned.IsZero():
+		r.relearned, r.recent = at, holding
+	}
+	r.recent = min(r.recent, holding)
+	if at.Sub(r.relearned) >= after/relearnAfter {
+		// It was quieter once than it is now, which nobody can wait for.
+		r.bar, r.relearned = r.recent, time.Time{}
+	}
+	return false
+}
+
+// holds says whether the connection holds the pod that may end otherwise.
+func (c *Counted) holds(quiet time.Duration) bool {
+	var class Class
+	switch c.Standing {
+	case Ignored:
+		return false
+	case ByStrict:
+		class = c.Verdict.Strict
+	case ByWide:
+		class = c.Verdict.Wide
+	default:
+		return true
+	}
+	silent := class == Unknown && quiet > 0 && c.Verdict.Silent >= quiet
+	return class != Between && !silent
+}
+
+// young says whether nothing but a young request holds it.
+func (c *Counted) young() bool {
+	return c.Standing != Unlisted && c.Verdict.Alternates && c.Verdict.Request < young
+}
