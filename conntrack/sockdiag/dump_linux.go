@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
-
-// readSize lets the kernel put some hundred sockets into one answer, its limit
-// being 32 KiB.
-const readSize = 64 << 10
 
 // dump is the kernel's own, over NETLINK_SOCK_DIAG. Each call has a socket of its
 // own, so that nothing of a broken dump reaches the next one.
@@ -31,7 +28,7 @@ func dump(ctx context.Context, family uint8, traffic bool, add func(answer)) (er
 			Type:  unix.SOCK_DIAG_BY_FAMILY,
 			Flags: netlink.Request | netlink.Dump,
 		},
-		Data: encodeRequest(family, traffic, Established, CloseWait, FinWait1, Closing, LastAck, SynRecv, Listen),
+		Data: encodeRequest(family, traffic, states...),
 	})
 	if err != nil {
 		return fmt.Errorf("ask: %w", err)
@@ -58,4 +55,18 @@ func dump(ctx context.Context, family uint8, traffic bool, add func(answer)) (er
 
 func retriable(err error) bool {
 	return errors.Is(err, errInterrupted) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EINTR)
+}
+
+// isBarred says that sock_diag cannot be asked: the kernel does not have it, or a
+// filter of system calls, or a kernel in user space, does not let it.
+func isBarred(err error) bool {
+	for _, why := range []error{
+		errors.ErrUnsupported, fs.ErrPermission, unix.ENOSYS, unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT,
+		unix.ESOCKTNOSUPPORT, unix.EOPNOTSUPP, unix.EINVAL,
+	} {
+		if errors.Is(err, why) {
+			return true
+		}
+	}
+	return false
 }

@@ -10,3 +10,5 @@ import (
 func dump(context.Context, uint8, bool, func(answer)) error { return errors.ErrUnsupported }
 
 func retriable(err error) bool { return errors.Is(err, errInterrupted) }
+
+func isBarred(err error) bool { return errors.Is(err, errors.ErrUnsupported) }

@@ -15,6 +15,9 @@ import (
 type Look struct {
 	// At is when the look began.
 	At time.Time
+	// Source is how the kernel was asked. Refusal is why it was not by sock_diag.
+	Source  Source
+	Refusal error
 	// Sockets are those in ESTABLISHED, CLOSE_WAIT, FIN_WAIT1, CLOSING, LAST_ACK and
 	// SYN_RECV, in no order.
 	Sockets []Socket
@@ -25,6 +28,24 @@ type Look struct {
 	Listening []uint16
 	// Own are the addresses of the namespace's interfaces, sorted, each once.
 	Own []netip.Addr
+}
+
+// Source is how a kernel tells of its sockets.
+type Source uint8
+
+const (
+	// SockDiag is netlink, which tells all that there is in one piece.
+	SockDiag Source = iota
+	// ProcNet is /proc/net/tcp and tcp6, which know no traffic.
+	ProcNet
+)
+
+// String is for a person.
+func (s Source) String() string {
+	if s == ProcNet {
+		return "/proc/net/tcp"
+	}
+	return "sock_diag"
 }
 
 // Scope narrows what Counted counts. The zero value counts the sessions of all
@@ -51,19 +72,32 @@ type Scope struct {
 // LAST_ACK while more than the FIN is unacknowledged; on a port of the scope; with
 // a peer that is neither loopback nor an address of this namespace. The look is
 // not changed.
-func (l Look) Counted(s Scope) []Socket { return l.scoped(s, false) }
+func (l Look) Counted(s Scope) []Socket { return l.of(l.scoped(s, false)) }
+
+// CountedAt returns the places in Sockets, and in Traffic, of those that Counted
+// returns.
+func (l Look) CountedAt(s Scope) []int { return l.scoped(s, false) }
 
 // Local returns the sockets that Counted leaves out only for their peer, which is
 // this namespace itself. They show that a session lives that is known in another
 // way.
-func (l Look) Local(s Scope) []Socket { return l.scoped(s, true) }
+func (l Look) Local(s Scope) []Socket { return l.of(l.scoped(s, true)) }
+
+// of are the sockets at these places.
+func (l Look) of(places []int) []Socket {
+	var sockets []Socket
+	for _, i := range places {
+		sockets = append(sockets, l.Sockets[i])
+	}
+	return sockets
+}
 
 // Live returns all sockets of the look in which a connection can still lose data,
 // whoever began it and whatever its port and peer are.
 func (l Look) Live() []Socket {
 	var live []Socket
 	for _, k := range l.Sockets {
-		if k.live() {
+		if k.Live() {
 			live = append(live, k)
 		}
 	}
@@ -82,7 +116,7 @@ func (l Look) Opening() []Socket {
 	return opening
 }
 
-func (l Look) scoped(s Scope, own bool) []Socket {
+func (l Look) scoped(s Scope, own bool) []int {
 	addresses := make([]netip.Addr, len(s.Addresses))
 	for i, a := range s.Addresses {
 		addresses[i] = plain(a)
@@ -94,9 +128,10 @@ func (l Look) scoped(s Scope, own bool) []Socket {
 		_, listening := slices.BinarySearch(l.Listening, port)
 		return listening || slices.Contains(s.Listened, port)
 	}
-	var counted []Socket
-	for _, k := range l.Sockets {
-		if !k.live() || !serves(k.Local.Port()) || slices.Contains(s.Except, k.Local.Port()) {
+	var counted []int
+	for i := range l.Sockets {
+		k := &l.Sockets[i]
+		if !k.Live() || !serves(k.Local.Port()) || slices.Contains(s.Except, k.Local.Port()) {
 			continue
 		}
 		if len(addresses) > 0 && !slices.Contains(addresses, k.Local.Addr()) {
@@ -105,7 +140,7 @@ func (l Look) scoped(s Scope, own bool) []Socket {
 		if l.isOwn(k.Peer.Addr()) != own {
 			continue
 		}
-		counted = append(counted, k)
+		counted = append(counted, i)
 	}
 	return counted
 }

@@ -60,10 +60,10 @@ func (s State) String() string {
 // MarshalText returns the same word as String.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// live says whether a connection in this socket can still lose data that
+// Live says whether a connection in this socket can still lose data that
 // belongs to it. Once the application has closed, only data that the peer has
 // not acknowledged is left to lose; the FIN alone is one byte of the queue.
-func (s Socket) live() bool {
+func (s Socket) Live() bool {
 	switch s.State {
 	case Established, CloseWait:
 		return true
