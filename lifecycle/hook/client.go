@@ -23,7 +23,9 @@ const (
 	// answerMargin is how much longer than asked for an answer may take before the
 	// helper is taken for one that hangs. The fallback begins within two seconds.
 	answerMargin = 1500 * time.Millisecond
-	maxAnswer    = 64 << 10
+	// maxAnswer has room for lifecycle.MaxQuietPeers addresses of IPv6, each with one
+	// port.
+	maxAnswer = 64<<10 + lifecycle.MaxQuietPeers*peerText
 )
 
 // errNotHelper is an answer that no helper gave.
@@ -51,8 +53,9 @@ type client struct {
 // newTransport connects to a helper. No proxy of the pod's environment is used.
 func newTransport() http.RoundTripper {
 	return &http.Transport{
-		DialContext:     (&net.Dialer{Timeout: connectTimeout}).DialContext,
-		MaxConnsPerHost: 1,
+		DialContext: (&net.Dialer{Timeout: connectTimeout}).DialContext,
+		// One that is held, and one for what has to be said before its end.
+		MaxConnsPerHost: 2,
 		IdleConnTimeout: time.Minute,
 	}
 }
@@ -96,7 +99,7 @@ func (c client) ask(ctx context.Context, r lifecycle.DrainRequest) (lifecycle.Dr
 	if resp.Header.Get(lifecycle.Header) == "" {
 		return answer, fmt.Errorf("ask helper: status %s: %w", resp.Status, errNotHelper)
 	}
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	b, err := io.ReadAll(io.LimitReader(resp.Body, int64(maxAnswer)))
 	if err != nil {
 		return answer, fmt.Errorf("read answer: %w", err)
 	}

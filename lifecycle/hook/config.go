@@ -37,6 +37,9 @@ type Config struct {
 	// TokenFile holds a token that proves which pod asks, for pods on the node's own
 	// network; it is read for each request. Empty means none.
 	TokenFile string
+	// NoLearning keeps a sidecar from looking at the pod's connections before a drain.
+	// What a request is on them it then has to learn during it.
+	NoLearning bool
 	// Version is told to the helper.
 	Version string
 	// Logger gets what happens; nil discards it.
@@ -63,7 +66,7 @@ func (c *Config) Defaults() {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.look == nil {
-		c.look = sockdiag.Take
+		c.look = sockdiag.TakeTraffic
 	}
 	if c.transport == nil {
 		c.transport = newTransport()

@@ -34,15 +34,17 @@ const (
 // It blocks until ctx ends, which is SIGTERM. A native sidecar gets that only after
 // the other containers have ended, and is then done at once; hooks that are still
 // held are held on, until they are released or their caller gives up. It keeps
-// nothing between two waits: what a helper has decided it remembers itself, and a
-// container that was restarted without a deletion may be deleted later.
+// nothing between two waits but what it has learned of the pod's connections: what a
+// helper has decided it remembers itself, and a container that was restarted without a
+// deletion may be deleted later.
 func Serve(ctx context.Context, c Config, l net.Listener) error {
 	c.Defaults()
 	if a, ok := l.Addr().(*net.TCPAddr); ok {
 		c.Serves = append(c.Serves, a.AddrPort().Port())
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &sidecar{config: c, life: life, idle: make(chan struct{}, 1)}
+	s := &sidecar{config: c, life: life, idle: make(chan struct{}, 1), eyes: newEyes(c, !c.NoLearning)}
+	s.rounds.Go(func() { s.eyes.run(life) })
 	defer func() {
 		stop()
 		s.rounds.Wait()
@@ -81,6 +83,8 @@ type sidecar struct {
 	// life ends with the sidecar.
 	life   context.Context
 	rounds sync.WaitGroup
+	// eyes learn what a request is on the pod's connections, between two waits, too.
+	eyes *eyes
 	// idle receives when the last hook has left.
 	idle chan struct{}
 
@@ -134,7 +138,7 @@ func (s *sidecar) join() (*round, bool) {
 	r := &round{ended: make(chan struct{})}
 	s.now = r
 	s.rounds.Go(func() {
-		r.result = Wait(s.life, s.config)
+		r.result = wait(s.life, s.config, time.Now(), s.eyes, nil)
 		s.mu.Lock()
 		s.now = nil
 		s.mu.Unlock()

@@ -33,7 +33,7 @@ func newSidecar(t *testing.T, h helper) *served {
 	}
 	ctx, term := context.WithCancel(context.Background())
 	s := &served{T: t, url: "http://" + l.Addr().String(), term: term, done: make(chan error, 1)}
-	go func() { s.done <- Serve(ctx, Config{look: looks(pod), transport: h}, l) }()
+	go func() { s.done <- Serve(ctx, Config{look: sees(pod), transport: h}, l) }()
 	t.Cleanup(term)
 	return s
 }

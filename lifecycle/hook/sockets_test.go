@@ -14,6 +14,7 @@ import (
 
 	"github.com/conndrain/conndrain/conntrack/sockdiag"
 	"github.com/conndrain/conndrain/lifecycle"
+	"github.com/conndrain/conndrain/lifecycle/requests/looks"
 )
 
 func socket(local, peer string) sockdiag.Socket {
@@ -22,8 +23,8 @@ func socket(local, peer string) sockdiag.Socket {
 	}
 }
 
-// looks always sees the same.
-func looks(l sockdiag.Look) func(context.Context) (sockdiag.Look, error) {
+// sees always sees the same.
+func sees(l sockdiag.Look) func(context.Context) (sockdiag.Look, error) {
 	return func(context.Context) (sockdiag.Look, error) {
 		l.At = time.Now()
 		return l, nil
@@ -44,10 +45,15 @@ var pod = sockdiag.Look{
 	},
 }
 
+// sight is what one look of a wait comes to.
+func sight(take func(context.Context) (sockdiag.Look, error), own ...uint16) looks.Sight {
+	l := looks.Looker{Take: take, Scope: sockdiag.Scope{Except: own}}
+	return l.Look(context.Background())
+}
+
 // P4, P32: what the helper is told of the pod's sockets, and by which mark.
-func TestReport(t *testing.T) {
-	v := view{take: looks(pod), own: []uint16{10942}}
-	got := v.report(t.Context(), "m-1")
+func TestList(t *testing.T) {
+	got := list(sight(sees(pod), 10942), []uint16{10942}, "m-1")
 	got.AgeSeconds = 0
 	s := func(k sockdiag.Socket) lifecycle.Socket { return lifecycle.Socket{Local: k.Local, Peer: k.Peer} }
 	want := &lifecycle.SocketList{
@@ -57,7 +63,7 @@ func TestReport(t *testing.T) {
 		Other:     []lifecycle.Socket{s(pod.Sockets[3]), s(pod.Sockets[4])},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
-		t.Errorf("report (-want +got):\n%s", diff)
+		t.Errorf("list (-want +got):\n%s", diff)
 	}
 }
 
@@ -79,8 +85,7 @@ func TestListenersOfANestedNetwork(t *testing.T) {
 		for a := range strings.FieldsSeq(tc.own) {
 			look.Own = append(look.Own, netip.MustParseAddr(a))
 		}
-		v := view{take: looks(look)}
-		if got := v.report(t.Context(), ""); (len(got.Listening) > 0) != tc.told {
+		if got := list(sight(sees(look)), nil, ""); (len(got.Listening) > 0) != tc.told {
 			t.Errorf("with %s the helper is told of %v", tc.own, got.Listening)
 		}
 	}
@@ -89,13 +94,14 @@ func TestListenersOfANestedNetwork(t *testing.T) {
 // A server that stops to listen goes on with what it has accepted.
 func TestClosedListenerStillCounts(t *testing.T) {
 	look := pod
-	v := view{take: func(context.Context) (sockdiag.Look, error) { return look, nil }}
-	v.report(t.Context(), "")
+	l := looks.Looker{Take: func(context.Context) (sockdiag.Look, error) { return look, nil }}
+	l.Look(t.Context())
 	look.Listening = nil
-	if got := v.report(t.Context(), ""); len(got.Inbound) != 2 {
+	s := l.Look(t.Context())
+	if got := list(s, nil, ""); len(got.Inbound) != 2 {
 		t.Errorf("inbound %v, want the client's and the hook's", got.Inbound)
 	}
-	if open, known := v.sessions(t.Context(), []uint16{15006}); open != 1 || !known {
+	if open, known := sessions(s, []uint16{15006}, nil); open != 1 || !known {
 		t.Errorf("%d sessions on a named port, known %t", open, known)
 	}
 }
@@ -185,7 +191,7 @@ func TestP13HostNetwork(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var got []lifecycle.DrainRequest
-				tc.c.look, tc.c.transport = looks(node), record(&got, tc.helper)
+				tc.c.look, tc.c.transport = sees(node), record(&got, tc.helper)
 				r := Wait(t.Context(), tc.c)
 				if late := r.Waited - tc.waited; r.Reason != tc.want || late < 0 || late > 2*time.Second {
 					t.Errorf("%s after %s, want %s after %s", r.Reason, r.Waited, tc.want, tc.waited)
@@ -226,7 +232,7 @@ func TestP29FallbackBeginsSoon(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
 				var seen []time.Duration
-				take := looks(sockdiag.Look{})
+				take := sees(sockdiag.Look{})
 				r := Wait(t.Context(), Config{transport: h, look: func(ctx context.Context) (sockdiag.Look, error) {
 					seen = append(seen, time.Since(start))
 					return take(ctx)

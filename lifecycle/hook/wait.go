@@ -3,9 +3,12 @@ package hook
 import (
 	"context"
 	"net/netip"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/conndrain/conndrain/lifecycle"
+	"github.com/conndrain/conndrain/lifecycle/requests/looks"
 )
 
 const (
@@ -18,6 +21,11 @@ const (
 	minPoll = 50 * time.Millisecond
 	// overdue is how long after its own deadline a helper is still listened to.
 	overdue = 500 * time.Millisecond
+	// lookTimeout is how long the kernel may take to list the pod's sockets, beyond the
+	// time in which a look cannot be afforded.
+	lookTimeout = 2 * time.Second
+	// lastWord is how long the last request may take.
+	lastWord = 200 * time.Millisecond
 )
 
 // Slept is the Reason of a wait that nobody could tell anything, on the node's own
@@ -27,15 +35,19 @@ const Slept lifecycle.Reason = "Slept"
 // Result says how a wait ended.
 type Result struct {
 	// Reason is the helper's; Drained, Expired or Slept where the fallback decided,
-	// and Cancelled when the context ended.
+	// Drained where the hook ended by itself, with the helper's permission, and
+	// Cancelled when the context ended.
 	Reason lifecycle.Reason
 	// Helper is false where the fallback decided.
 	Helper bool
+	// Cut are the requests that were in flight when the hook ended by itself.
+	Cut int
 	// Waited is how long it took.
 	Waited time.Duration
 }
 
-// Wait blocks until the pod may end: the helper says so; or, while no helper
+// Wait blocks until the pod may end: the helper says so, or has permitted to end at a
+// moment at which no request is in flight, and there is one; or, while no helper
 // answers, FallbackSleep has passed and the pod's own sockets have no session, or
 // the deadline has come that a helper last told or Grace implies; or ctx ends. It
 // does not fail: whatever is wrong is logged and leads to the fallback. It needs
@@ -46,10 +58,24 @@ type Result struct {
 func Wait(ctx context.Context, c Config) Result {
 	start := time.Now()
 	c.Defaults()
+	e := newEyes(c, false)
+	looking, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() { e.run(looking) })
+	defer func() {
+		stop()
+		running.Wait()
+	}()
+	return wait(ctx, c, start, e, signalFirst)
+}
+
+// wait is Wait with eyes that look already. signal sends one to the application; nil
+// where it is in another container.
+func wait(ctx context.Context, c Config, start time.Time, e *eyes, signal func(syscall.Signal) error) Result {
 	w := &waiter{
 		Config: c, start: start,
 		deadline: start.Add(lifecycle.Budget(c.Grace, 0)),
-		view:     view{take: c.look, own: c.Serves, node: nodeAddress(c)},
+		eyes:     e, node: nodeAddress(c), signal: signal,
 	}
 	address, err := helperAddress(c.Node)
 	if err != nil {
@@ -59,7 +85,12 @@ func Wait(ctx context.Context, c Config) Result {
 		defer helper.close()
 		w.helper = &helper
 	}
-	return w.wait(ctx)
+	polls, end := context.WithCancel(ctx)
+	w.quiet.end = end
+	defer w.notices.Wait()
+	defer end()
+	defer e.begin(w.quiet.look)()
+	return w.wait(ctx, polls)
 }
 
 // nodeAddress is the node's, if the configuration names it.
@@ -72,10 +103,11 @@ func nodeAddress(c Config) netip.Addr {
 	return netip.Addr{}
 }
 
-// waiter is one wait. It is used by one goroutine.
+// waiter is one wait. It is used by one goroutine, but for quiet.
 type waiter struct {
 	Config
-	view
+	eyes     *eyes
+	quiet    quiet
 	helper   *client // nil where there is none to be asked
 	start    time.Time
 	deadline time.Time
@@ -87,72 +119,161 @@ type waiter struct {
 	none  bool
 	phase string
 	mark  string
+	// host is set where the network namespace is the node's: then its sockets are not
+	// the pod's, and only ports that were named tell of it. node is the node's address.
+	host bool
+	node netip.Addr
+	// unknown is why the last look failed, blind why it told of no request, if that was
+	// said.
+	unknown error
+	blind   string
+
+	signal  func(syscall.Signal) error
+	notices sync.WaitGroup
+	// ordered is set once a Notify was carried out or is being so. notified receives
+	// how it went; it is unheard until a helper has answered to it.
+	ordered  bool
+	notified chan lifecycle.Notified
+	unheard  *lifecycle.Notified
 }
 
-func (w *waiter) wait(ctx context.Context) Result {
+// wait blocks until the end. polls ends before ctx does where the hook ends by itself.
+func (w *waiter) wait(ctx, polls context.Context) Result {
 	hold := time.Duration(0) // the first answer comes at once and tells the deadline
 	for {
 		began := time.Now()
-		answer, ok := w.ask(ctx, hold)
+		answer, outcome := w.ask(polls, hold)
 		now := time.Now()
 		next := earlier(began.Add(retryEvery), w.deadline)
 		switch {
+		case w.quiet.over() != nil:
+			return w.leave(ctx)
 		case ctx.Err() != nil:
 			return w.result(lifecycle.Cancelled, false)
-		case ok && answer.Released():
+		case outcome == heard && answer.Released():
 			return w.result(answer.Reason, true)
-		case ok && now.After(w.deadline.Add(overdue)):
+		case outcome == heard && now.After(w.deadline.Add(overdue)):
 			// A helper that does not release by its own deadline is not obeyed.
 			return w.result(lifecycle.Expired, false)
-		case ok:
-			next = w.next
+		case outcome == heard:
+			next = began.Add(minPoll)
 			if hold > 0 && !answer.Look {
 				next = now.Add(minPoll)
 			}
 			hold, w.none = pollWait, false
+			if w.unheard == nil && len(w.notified) > 0 {
+				hold = 0
+			}
+		case outcome == interrupted && now.Before(w.deadline.Add(overdue)):
+			next, hold = began.Add(minPoll), 0
 		default:
 			hold = 0
-			if reason := w.alone(ctx); reason != "" {
+			if reason := w.alone(polls); reason != "" {
 				return w.result(reason, false)
 			}
 		}
-		if !pause(ctx, next) {
+		if !pause(polls, next) {
+			if w.quiet.over() != nil {
+				return w.leave(ctx)
+			}
 			return w.result(lifecycle.Cancelled, false)
 		}
 	}
 }
 
-// ask reports the sockets, asks the helper and takes in the deadline. ok is false
-// where it did not answer.
-func (w *waiter) ask(ctx context.Context, hold time.Duration) (answer lifecycle.DrainAnswer, ok bool) {
+// outcome is what became of one request.
+type outcome uint8
+
+const (
+	unheard     outcome = iota // the helper did not answer
+	heard                      // it did
+	interrupted                // the hook itself had something to say before
+)
+
+// ask reports what the pod's sockets are and do, asks the helper and takes in the
+// answer.
+func (w *waiter) ask(ctx context.Context, hold time.Duration) (answer lifecycle.DrainAnswer, is outcome) {
 	if w.helper == nil {
-		return answer, false
+		return answer, unheard
 	}
 	// A helper that hangs must not hold the hook beyond the deadline.
 	bounded, cancel := context.WithDeadline(ctx, w.deadline.Add(overdue))
 	defer cancel()
-	sockets := w.report(bounded, w.mark)
-	answer, err := w.helper.ask(bounded, lifecycle.DrainRequest{
-		ElapsedSeconds:       time.Since(w.start).Seconds(),
-		WaitSeconds:          hold.Seconds(),
-		Version:              w.Version,
-		FallbackSleepSeconds: w.FallbackSleep.Seconds(),
-		Serves:               w.Serves,
-		Sockets:              sockets,
-	})
+	w.quiet.hold(cancel)
+	request := w.request(bounded, hold)
+	w.quiet.asks()
+	err := context.Cause(bounded) // a look may have lasted until then
+	if err == nil {
+		answer, err = w.helper.ask(bounded, request)
+	}
+	stopped := w.quiet.answered()
 	w.host = w.host || answer.HostNetwork
+	if err != nil && stopped {
+		w.quiet.suspend()
+		return answer, interrupted
+	}
 	if err != nil {
+		w.quiet.permit(nil)
 		if ctx.Err() == nil && !w.absent {
 			w.absent = true
 			w.Logger.Warn("no helper answers: "+w.instead(), "err", err)
 		}
-		return answer, false
+		return answer, unheard
 	}
 	if w.absent {
 		w.absent = false
 		w.Logger.Info("the helper answers again")
 	}
-	w.mark = answer.Mark
+	w.take(ctx, answer)
+	return answer, heard
+}
+
+// request takes a look and makes a request of it.
+func (w *waiter) request(ctx context.Context, hold time.Duration) lifecycle.DrainRequest {
+	r := lifecycle.DrainRequest{
+		Version:              w.Version,
+		FallbackSleepSeconds: w.FallbackSleep.Seconds(),
+		Serves:               w.Serves,
+		Can:                  []string{lifecycle.CanRequest},
+	}
+	if w.signal != nil {
+		r.Can = append(r.Can, lifecycle.CanSignal)
+	}
+	s := w.look(ctx)
+	if !w.host {
+		r.Can = append(r.Can, lifecycle.CanJudge)
+		if s.Err == nil {
+			r.Sockets = list(s, w.Serves, w.mark)
+		}
+		r.Requests = report(s, textSize(r.Sockets), w.quiet.lastQuiet())
+		if why := r.Requests.Blind; why != "" && why != w.blind && ctx.Err() == nil {
+			w.blind = why
+			w.Logger.Warn("cannot tell whether requests are in flight", "why", why)
+		}
+	}
+	select {
+	case n := <-w.notified:
+		w.unheard = &n
+	default:
+	}
+	r.Notified = w.unheard
+	r.ElapsedSeconds, r.WaitSeconds = time.Since(w.start).Seconds(), hold.Seconds()
+	return r
+}
+
+// look takes a look. It blocks for lookTimeout at the most.
+func (w *waiter) look(ctx context.Context) looks.Sight {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	s := w.eyes.fresh(ctx)
+	w.unknown = s.Err
+	w.host = w.host || isNodes(s, w.node)
+	return s
+}
+
+// take takes in an answer.
+func (w *waiter) take(ctx context.Context, answer lifecycle.DrainAnswer) {
+	w.mark, w.unheard = answer.Mark, nil
 	if left, tells := answer.Remaining(); tells {
 		told := time.Now().Add(left)
 		if !w.told || told.Before(w.deadline) {
@@ -163,7 +284,42 @@ func (w *waiter) ask(ctx context.Context, hold time.Duration) (answer lifecycle.
 		w.Logger.Info("phase", "from", w.phase, "to", answer.Phase, "reason", string(answer.Reason))
 		w.phase = answer.Phase
 	}
-	return answer, true
+	permission := answer.WhenQuiet
+	if w.host || answer.Released() {
+		permission = nil
+	}
+	w.quiet.permit(permission)
+	if answer.Notify != nil && !w.ordered {
+		w.notify(ctx, *answer.Notify)
+	}
+}
+
+// notify tells the application beside the wait, and the helper how that went.
+func (w *waiter) notify(ctx context.Context, order lifecycle.Notify) {
+	w.ordered, w.notified = true, make(chan lifecycle.Notified, 1)
+	n := notifier{version: w.Version, own: w.eyes.own(), signal: w.signal}
+	w.notices.Go(func() {
+		said := n.notify(ctx, order)
+		w.Logger.Info("the application was told", "failure", said.Failure)
+		w.notified <- said
+		w.quiet.hurry()
+	})
+}
+
+// leave says the last word and ends the wait.
+func (w *waiter) leave(ctx context.Context) Result {
+	last := w.quiet.over()
+	ctx, cancel := context.WithTimeout(ctx, lastWord)
+	defer cancel()
+	// The pod ends whether anybody hears it or not.
+	if _, err := w.helper.ask(ctx, lifecycle.DrainRequest{
+		ElapsedSeconds: time.Since(w.start).Seconds(), Version: w.Version, Serves: w.Serves, Leaving: last,
+	}); err != nil {
+		w.Logger.Info("the helper did not hear the last word", "err", err)
+	}
+	r := w.result(lifecycle.Drained, true)
+	r.Cut = last.Cut
+	return r
 }
 
 // instead says what decides without a helper.
@@ -180,7 +336,9 @@ func (w *waiter) instead() string {
 // alone decides without a helper; the empty reason means to wait on. A look can
 // miss a socket, so that two in a row have to show none.
 func (w *waiter) alone(ctx context.Context) lifecycle.Reason {
-	open, known := w.sessions(ctx, w.Ports)
+	s := w.look(ctx)
+	open, known := sessions(s, w.Ports, w.Serves)
+	known = known && (!w.host || len(w.Ports) > 0)
 	now := time.Now()
 	past, slept := !now.Before(w.deadline), now.Sub(w.start) >= w.FallbackSleep
 	before := w.none

@@ -33,11 +33,13 @@ type Permission struct {
 	BusyAfter time.Duration
 }
 
-// young is how long a request has gone on at the most that can be cut after
-// BusyAfter, relearnAfter the part of BusyAfter after which a bar that was not
-// reached is replaced by what there was meanwhile.
 const (
-	young        = time.Second
+	// young is how long a request has gone on at the most that can be cut after
+	// BusyAfter. What holds otherwise for as long begins BusyAfter anew: a probe, which
+	// is over by then, does not.
+	young = time.Second
+	// relearnAfter is the part of BusyAfter after which a bar that was not reached is
+	// replaced by what there was meanwhile.
 	relearnAfter = 4
 )
 
@@ -55,11 +57,13 @@ type Outcome struct {
 // Release decides at which look a pod may end. It has no clock and is for one
 // goroutine. The zero Release is ready for use.
 type Release struct {
-	// busySince is since when nothing holds but young requests: zero where something
-	// else does. Each look since then had bar of them or more; once BusyAfter is over,
-	// recent is the least since relearned.
-	busySince, relearned time.Time
-	bar, recent          int
+	// busySince is since when nothing holds for long but young requests, otherSince
+	// since when something else does; zero where that is not so.
+	busySince, otherSince time.Time
+	// bar is the least of them at any look since then; once BusyAfter is over, recent
+	// is the least since relearned.
+	bar, recent int
+	relearned   time.Time
 }
 
 // Look takes in one look. permission is nil where there is none, missing counts the
@@ -88,17 +92,29 @@ func (r *Release) Look(at time.Time, permission *Permission, all []Counted, miss
 		*r = Release{}
 	case o.Holding == 0:
 		o.Go = true
-	case other || permission.BusyAfter <= 0:
-		*r = Release{}
+	case permission.BusyAfter <= 0:
+	case other:
+		r.other(at)
 	case r.busy(at, permission.BusyAfter, o.Holding):
 		o.Go, o.Cut = true, o.Holding
 	}
 	return o
 }
 
+// other takes in a look at which something holds but young requests.
+func (r *Release) other(at time.Time) {
+	if r.otherSince.IsZero() {
+		r.otherSince = at
+	}
+	if at.Sub(r.otherSince) >= young {
+		*r = Release{otherSince: r.otherSince}
+	}
+}
+
 // busy takes in a look at which so many young requests hold and nothing else, and
 // says whether it has to do.
 func (r *Release) busy(at time.Time, after time.Duration, holding int) bool {
+	r.otherSince = time.Time{}
 	if r.busySince.IsZero() {
 		*r = Release{busySince: at, bar: holding}
 	}

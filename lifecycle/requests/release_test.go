@@ -138,11 +138,17 @@ func TestReleaseOfABusyPod(t *testing.T) {
 			return 5
 		}), always, 10 * s, end{12600 * ms, 5}},
 		{"an old request comes between", func(at time.Duration) ([]Counted, int) {
-			if at == 9*s {
+			if at >= 8*s && at <= 9*s {
 				return of(ByWide, owing1, oldOwing), 0
 			}
 			return crowd(2), 0
 		}, always, 10 * s, end{19100 * ms, 2}},
+		{"probes come between", func(at time.Duration) ([]Counted, int) {
+			if at%s < 300*ms {
+				return append(of(ByWide, owing1), of(Unlisted, strange)...), 0
+			}
+			return crowd(2), 0
+		}, always, 10 * s, end{10300 * ms, 2}},
 		{"an old request is always there", func(time.Duration) ([]Counted, int) { return of(ByWide, owing1, oldOwing), 0 }, always, 10 * s, never},
 		{"one is always there that was not seen to alternate", func(time.Duration) ([]Counted, int) { return of(ByWide, owing1, strange), 0 }, always, 10 * s, never},
 		{"one is always there that nobody knows", func(time.Duration) ([]Counted, int) {
@@ -195,7 +201,9 @@ func FuzzRelease(f *testing.F) {
 		const step = 250 * ms
 		var r Release
 		start := time.Unix(1000, 0)
-		youngSince := -1 // the look since when nothing but young requests held
+		// The looks since when nothing but young requests held for long, and since when
+		// something else did.
+		youngSince, otherSince := -1, -1
 		permission := Permission{Quiet: 10 * time.Second, BusyAfter: time.Duration(busyAfter) * time.Second}
 		for i := 0; i+2 < len(script); i += 3 {
 			all := make([]Counted, 0, 2)
@@ -229,10 +237,18 @@ func FuzzRelease(f *testing.F) {
 				}
 				hold++
 			}
-			if p == nil || old > 0 || hold == 0 {
+			switch {
+			case p == nil || hold+missing == 0:
+				youngSince, otherSince = -1, -1
+			case old > 0 && otherSince < 0:
+				otherSince = i / 3
+			case old > 0 && time.Duration(i/3-otherSince)*step >= time.Second:
 				youngSince = -1
-			} else if youngSince < 0 {
-				youngSince = i / 3
+			case old == 0:
+				otherSince = -1
+				if youngSince < 0 {
+					youngSince = i / 3
+				}
 			}
 			busy := youngSince >= 0 && busyAfter > 0 && time.Duration(i/3-youngSince)*step >= permission.BusyAfter
 			switch {

@@ -1,0 +1,158 @@
+package hook
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/conndrain/conndrain/lifecycle/requests/looks"
+)
+
+const (
+	// lookEvery is the time between two looks of a wait, and lookShare the part of it
+	// that they may take: 1/20.
+	lookEvery = 22 * time.Millisecond
+	lookShare = 20
+	// learnEvery and learnShare are the same while nothing is waited for, idleEvery
+	// where nobody is connected then.
+	learnEvery = 50 * time.Millisecond
+	learnShare = 100
+	idleEvery  = 250 * time.Millisecond
+)
+
+// eyes look at the pod's own sockets, in one goroutine, for as many waits as there
+// are. All methods but run are safe for concurrent use.
+type eyes struct {
+	looker looks.Looker
+	// learns says to look while nothing is waited for, too.
+	learns bool
+
+	mu   sync.Mutex
+	last looks.Sight
+	// changed is closed and replaced with each look.
+	changed chan struct{}
+	// attend is called with each look of a wait. A look that somebody needs at once
+	// has to begin after wanted.
+	attend map[*func(looks.Sight)]struct{}
+	wanted time.Time
+	wake   chan struct{}
+}
+
+func newEyes(c Config, learns bool) *eyes {
+	e := &eyes{learns: learns, changed: make(chan struct{}), attend: make(map[*func(looks.Sight)]struct{}), wake: make(chan struct{}, 1)}
+	e.looker.Take = c.look
+	e.looker.Scope.Except = c.Serves
+	return e
+}
+
+// run takes looks until ctx ends. They cost no more than their share of the time.
+func (e *eyes) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-e.wake:
+		}
+		next, ok := e.next()
+		switch {
+		case !ok:
+			timer.Stop() // until somebody wakes it
+			continue
+		case time.Now().Before(next):
+			timer.Reset(time.Until(next))
+			continue
+		}
+		s := e.looker.Look(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		e.took(s)
+		timer.Reset(0)
+	}
+}
+
+// next is when to look again; ok is false where nobody needs a look.
+func (e *eyes) next() (at time.Time, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.wanted.After(e.last.At):
+		return e.looker.Affordable(), true
+	case len(e.attend) > 0:
+		return e.looker.Next(lookEvery, lookShare), true
+	case !e.learns:
+		return at, false
+	case len(e.last.Counted) == 0:
+		return e.looker.Next(idleEvery, learnShare), true
+	}
+	return e.looker.Next(learnEvery, learnShare), true
+}
+
+// took passes a look on.
+func (e *eyes) took(s looks.Sight) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last = s
+	close(e.changed)
+	e.changed = make(chan struct{})
+	for f := range e.attend {
+		(*f)(s)
+	}
+}
+
+// begin makes the eyes look as often as a wait needs it, and calls f with each look,
+// in their order, until end is called. f must not block.
+func (e *eyes) begin(f func(looks.Sight)) (end func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.attend[&f] = struct{}{}
+	e.rouse()
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.attend, &f)
+	}
+}
+
+// fresh is the first look that begins now or later. It blocks for some milliseconds,
+// as long as a look takes, or until ctx ends: then the look has failed.
+func (e *eyes) fresh(ctx context.Context) looks.Sight {
+	since := time.Now()
+	e.mu.Lock()
+	if since.After(e.wanted) {
+		e.wanted = since
+	}
+	e.rouse()
+	for {
+		s, changed := e.last, e.changed
+		e.mu.Unlock()
+		if !s.At.Before(since) {
+			return s
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return looks.Sight{Err: context.Cause(ctx)}
+		}
+		e.mu.Lock()
+	}
+}
+
+// own are the addresses of the pod, as the last look saw them.
+func (e *eyes) own() []netip.Addr {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.last.Own
+}
+
+// rouse makes the eyes think again about when to look.
+func (e *eyes) rouse() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
