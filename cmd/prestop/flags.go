@@ -14,7 +14,8 @@ import (
 	"github.com/conndrain/conndrain/lifecycle/hook"
 )
 
-const usage = `prestop waits, as a preStop hook, until the last session of its pod has ended.
+const usage = `prestop waits, as a preStop hook, until the last session of its pod has ended, or no
+request is in flight any more, as the pod's annotation conndrain.io/until says.
 
   prestop [flags]           in the container:
                             lifecycle: {preStop: {exec: {command: [/prestop]}}}
@@ -37,6 +38,11 @@ Each flag has an environment variable of the same meaning, and wins over it:
   --token-file FILE       CONNDRAIN_TOKEN_FILE      a token that proves which pod asks,
                                                     for hostNetwork
   --listen :10942         CONNDRAIN_LISTEN          where the sidecar takes hooks
+  --learn=false           CONNDRAIN_LEARN           the sidecar does not look at the
+                                                    pod's connections before a drain,
+                                                    which costs up to 1 % of a core;
+                                                    without it, it has to learn during
+                                                    the drain what a request is there
   --help, --version
 
 While no helper answers, prestop goes by the pod's own sockets: for at least
@@ -85,7 +91,11 @@ func parse(args []string, getenv func(string) string) (command, error) {
 		if v := getenv(o.env); v != "" {
 			set(o.env, v, o.set)
 		}
-		flags.Func(o.flag, "", func(v string) error {
+		define := flags.Func
+		if o.isSwitch {
+			define = flags.BoolFunc // which may stand alone
+		}
+		define(o.flag, "", func(v string) error {
 			set("--"+o.flag, v, o.set)
 			return nil
 		})
@@ -120,16 +130,19 @@ type option struct {
 	flag string
 	env  string
 	set  func(string) error
+	// isSwitch says that it is true by being there.
+	isSwitch bool
 }
 
 func (c *command) options() []option {
 	return []option{
-		{"node", "CONNDRAIN_NODE", c.setNode},
-		{"grace", "CONNDRAIN_GRACE", duration(&c.Grace)},
-		{"fallback-sleep", "CONNDRAIN_FALLBACK_SLEEP", duration(&c.FallbackSleep)},
-		{"port", "CONNDRAIN_PORT", c.setPorts},
-		{"token-file", "CONNDRAIN_TOKEN_FILE", func(v string) error { c.TokenFile = v; return nil }},
-		{"listen", "CONNDRAIN_LISTEN", c.setListen},
+		{flag: "node", env: "CONNDRAIN_NODE", set: c.setNode},
+		{flag: "grace", env: "CONNDRAIN_GRACE", set: duration(&c.Grace)},
+		{flag: "fallback-sleep", env: "CONNDRAIN_FALLBACK_SLEEP", set: duration(&c.FallbackSleep)},
+		{flag: "port", env: "CONNDRAIN_PORT", set: c.setPorts},
+		{flag: "token-file", env: "CONNDRAIN_TOKEN_FILE", set: func(v string) error { c.TokenFile = v; return nil }},
+		{flag: "listen", env: "CONNDRAIN_LISTEN", set: c.setListen},
+		{flag: "learn", env: "CONNDRAIN_LEARN", set: c.setLearn, isSwitch: true},
 	}
 }
 
@@ -160,6 +173,15 @@ func (c *command) setListen(v string) error {
 		return fmt.Errorf("%q: use an address and a port such as %s", v, defaultListen)
 	}
 	c.listen = v
+	return nil
+}
+
+func (c *command) setLearn(v string) error {
+	learn, err := strconv.ParseBool(v)
+	if err != nil {
+		return fmt.Errorf("%q: use true or false", v)
+	}
+	c.NoLearning = !learn
 	return nil
 }
 

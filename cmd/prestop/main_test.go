@@ -70,7 +70,7 @@ func TestParseTheRest(t *testing.T) {
 	type read struct {
 		HostIP, Node, Token, Listen string
 		Ports                       []uint16
-		Sidecar                     bool
+		Sidecar, Unlearned          bool
 	}
 	for _, tc := range []struct {
 		name string
@@ -84,6 +84,10 @@ func TestParseTheRest(t *testing.T) {
 		{"environment", "", env("CONNDRAIN_PORT", "80", "CONNDRAIN_TOKEN_FILE", "/t", "CONNDRAIN_LISTEN", "[::1]:99"), read{Token: "/t", Listen: "[::1]:99", Ports: []uint16{80}}, ""},
 		{"the node's address beside its helper", "--node other", env("HOST_IP", "10.0.0.1", "CONNDRAIN_NODE", "host:99"), read{HostIP: "10.0.0.1", Node: "other", Listen: ":10942"}, ""},
 		{"sidecar", "sidecar --listen :99", env(), read{Sidecar: true, Listen: ":99"}, ""},
+		{"without learning", "sidecar --learn=false", env(), read{Sidecar: true, Unlearned: true, Listen: ":10942"}, ""},
+		{"without learning, by the environment", "sidecar", env("CONNDRAIN_LEARN", "0"), read{Sidecar: true, Unlearned: true, Listen: ":10942"}, ""},
+		{"with learning, which wins", "sidecar --learn", env("CONNDRAIN_LEARN", "false"), read{Sidecar: true, Listen: ":10942"}, ""},
+		{"learning in a wrong word", "sidecar --learn=often", env(), read{Sidecar: true, Listen: ":10942"}, "--learn"},
 		{"a bad port", "--port 8080,http", env(), read{Listen: ":10942"}, "1 to 65535"},
 		{"port zero", "", env("CONNDRAIN_PORT", "0"), read{Listen: ":10942"}, "CONNDRAIN_PORT"},
 		{"a bad address", "sidecar --listen 99999", env(), read{Sidecar: true, Listen: ":10942"}, "--listen"},
@@ -91,7 +95,7 @@ func TestParseTheRest(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, err := parse(strings.Fields(tc.args), tc.env)
-			got := read{c.HostIP, c.Node, c.TokenFile, c.listen, c.Ports, c.sidecar}
+			got := read{c.HostIP, c.Node, c.TokenFile, c.listen, c.Ports, c.sidecar, c.NoLearning}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("command (-want +got):\n%s", diff)
 			}
