@@ -82,11 +82,12 @@ func (n notifier) request(ctx context.Context, order lifecycle.Notify) error {
 	var err error
 	for _, a := range n.addresses() {
 		err = n.requestAt(ctx, client, order, a)
-		if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.EADDRNOTAVAIL) {
+		dial, ok := errors.AsType[*net.OpError](err)
+		if !ok || dial.Op != "dial" || ctx.Err() != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("nobody listens on port %d: %w", order.Port, err)
+	return fmt.Errorf("nobody can be reached on port %d: %w", order.Port, err)
 }
 
 // addresses are those that are tried, in their order.

@@ -27,13 +27,18 @@ type served struct {
 
 func newSidecar(t *testing.T, h helper) *served {
 	t.Helper()
+	return newSidecarAt(t, Config{look: sees(pod), transport: h})
+}
+
+func newSidecarAt(t *testing.T, c Config) *served {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, term := context.WithCancel(context.Background())
 	s := &served{T: t, url: "http://" + l.Addr().String(), term: term, done: make(chan error, 1)}
-	go func() { s.done <- Serve(ctx, Config{look: sees(pod), transport: h}, l) }()
+	go func() { s.done <- Serve(ctx, c, l) }()
 	t.Cleanup(term)
 	return s
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +22,20 @@ import (
 	"github.com/conndrain/conndrain/lifecycle"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// hookEnv makes this binary a hook that sends a signal to the first process of its
+// container, and nothing else.
+const hookEnv = "CONNDRAIN_TEST_SIGNAL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(hookEnv) != "" {
+		if err := signalFirst(syscall.SIGUSR1); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var errRefused = errors.New("connection refused")
 
