@@ -13,6 +13,7 @@ import (
 
 	"github.com/conndrain/conndrain/conntrack/sockdiag"
 	"github.com/conndrain/conndrain/lifecycle"
+	"github.com/conndrain/conndrain/lifecycle/requests/looks"
 )
 
 // ServiceHost finds a helper where nothing names the node: its Service leads to
@@ -116,4 +117,9 @@ func hostOf(node string) string {
 		return host
 	}
 	return strings.TrimSuffix(strings.TrimPrefix(node, "["), "]")
+}
+
+// newEyes look at the pod's own sockets.
+func newEyes(c Config, learns bool) *looks.Eyes {
+	return looks.NewEyes(looks.Looker{Take: c.look, Scope: sockdiag.Scope{Except: c.Serves}}, learns)
 }

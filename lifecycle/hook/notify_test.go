@@ -147,7 +147,7 @@ func TestNotifyOnce(t *testing.T) {
 		c.Defaults()
 		e := newEyes(c, false)
 		var running sync.WaitGroup
-		running.Go(func() { e.run(ctx) })
+		running.Go(func() { e.Run(ctx) })
 		sent := 0
 		wait(ctx, c, time.Now(), e, func(syscall.Signal) error {
 			sent++

@@ -27,7 +27,7 @@ type quiet struct {
 	permission *lifecycle.WhenQuiet
 	since      time.Time
 	release    requests.Release
-	peers      peers
+	peers      looks.Peers
 	// quietAt is when no request was in flight on any connection last.
 	quietAt time.Time
 	// leaving is set once the moment has come, and is the last word then.
@@ -67,13 +67,13 @@ func (q *quiet) look(s looks.Sight) {
 	if isQuiet(s) {
 		q.quietAt = s.At
 	}
-	q.peers.look(s)
+	q.peers.Look(s)
 	p := q.permission
 	if p == nil || s.Err != nil || s.At.Before(q.since) {
 		return
 	}
 	permission := requests.Permission{Quiet: lifecycle.Seconds(p.QuietSeconds), BusyAfter: lifecycle.Seconds(p.BusyAfterSeconds)}
-	missing := q.peers.missing(p.Requests) + q.peers.missing(p.Strict) + uncounted(s, p)
+	missing := q.peers.Missing(p.Requests) + q.peers.Missing(p.Strict) + uncounted(s, p)
 	o := q.release.Look(s.At, &permission, stand(s, p), missing)
 	switch {
 	case o.Go:

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/conndrain/conndrain/lifecycle/requests/looks"
 )
 
 // DrainPath and HealthPath are what a sidecar serves: a kubelet's httpGet hooks,
@@ -44,7 +46,7 @@ func Serve(ctx context.Context, c Config, l net.Listener) error {
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &sidecar{config: c, life: life, idle: make(chan struct{}, 1), eyes: newEyes(c, !c.NoLearning)}
-	s.rounds.Go(func() { s.eyes.run(life) })
+	s.rounds.Go(func() { s.eyes.Run(life) })
 	defer func() {
 		stop()
 		s.rounds.Wait()
@@ -84,7 +86,7 @@ type sidecar struct {
 	life   context.Context
 	rounds sync.WaitGroup
 	// eyes learn what a request is on the pod's connections, between two waits, too.
-	eyes *eyes
+	eyes *looks.Eyes
 	// idle receives when the last hook has left.
 	idle chan struct{}
 

@@ -61,7 +61,7 @@ func Wait(ctx context.Context, c Config) Result {
 	e := newEyes(c, false)
 	looking, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
-	running.Go(func() { e.run(looking) })
+	running.Go(func() { e.Run(looking) })
 	defer func() {
 		stop()
 		running.Wait()
@@ -71,7 +71,7 @@ func Wait(ctx context.Context, c Config) Result {
 
 // wait is Wait with eyes that look already. signal sends one to the application; nil
 // where it is in another container.
-func wait(ctx context.Context, c Config, start time.Time, e *eyes, signal func(syscall.Signal) error) Result {
+func wait(ctx context.Context, c Config, start time.Time, e *looks.Eyes, signal func(syscall.Signal) error) Result {
 	w := &waiter{
 		Config: c, start: start,
 		deadline: start.Add(lifecycle.Budget(c.Grace, 0)),
@@ -89,7 +89,7 @@ func wait(ctx context.Context, c Config, start time.Time, e *eyes, signal func(s
 	w.quiet.end = end
 	defer w.notices.Wait()
 	defer end()
-	defer e.begin(w.quiet.look)()
+	defer e.Begin(w.quiet.look)()
 	return w.wait(ctx, polls)
 }
 
@@ -106,7 +106,7 @@ func nodeAddress(c Config) netip.Addr {
 // waiter is one wait. It is used by one goroutine, but for quiet.
 type waiter struct {
 	Config
-	eyes     *eyes
+	eyes     *looks.Eyes
 	quiet    quiet
 	helper   *client // nil where there is none to be asked
 	start    time.Time
@@ -265,7 +265,7 @@ func (w *waiter) request(ctx context.Context, hold time.Duration) lifecycle.Drai
 func (w *waiter) look(ctx context.Context) looks.Sight {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	s := w.eyes.fresh(ctx)
+	s := w.eyes.Fresh(ctx)
 	w.unknown = s.Err
 	w.host = w.host || isNodes(s, w.node)
 	return s
@@ -297,7 +297,7 @@ func (w *waiter) take(ctx context.Context, answer lifecycle.DrainAnswer) {
 // notify tells the application beside the wait, and the helper how that went.
 func (w *waiter) notify(ctx context.Context, order lifecycle.Notify) {
 	w.ordered, w.notified = true, make(chan lifecycle.Notified, 1)
-	n := notifier{version: w.Version, own: w.eyes.own(), signal: w.signal}
+	n := notifier{version: w.Version, own: w.eyes.Own(), signal: w.signal}
 	w.notices.Go(func() {
 		said := n.notify(ctx, order)
 		w.Logger.Info("the application was told", "failure", said.Failure)

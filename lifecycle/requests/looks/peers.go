@@ -1,11 +1,10 @@
-package hook
+package looks
 
 import (
 	"net/netip"
 	"time"
 
 	"github.com/conndrain/conndrain/lifecycle"
-	"github.com/conndrain/conndrain/lifecycle/requests/looks"
 )
 
 const (
@@ -17,8 +16,9 @@ const (
 	maxPeers      = 100_000
 )
 
-// peers are the clients whose sockets were seen, and in which look last.
-type peers struct {
+// Peers are the clients whose sockets were seen, and in which look last. The zero
+// Peers have seen nobody. They are for one goroutine.
+type Peers struct {
 	looks  int
 	seen   map[netip.AddrPort]sighting
 	pruned time.Time
@@ -29,8 +29,8 @@ type sighting struct {
 	at   time.Time
 }
 
-// look takes in a look. One that failed is none.
-func (p *peers) look(s looks.Sight) {
+// Look takes in a look. One that failed is none.
+func (p *Peers) Look(s Sight) {
 	if p.seen == nil {
 		p.seen, p.pruned = make(map[netip.AddrPort]sighting), s.At
 	}
@@ -56,9 +56,9 @@ func (p *peers) look(s looks.Sight) {
 	}
 }
 
-// missing counts those of the set that have no socket now and may live all the same:
+// Missing counts those of the set that have no socket now and may live all the same:
 // because none was ever seen, or only the last look missed it.
-func (p *peers) missing(set lifecycle.PeerSet) int {
+func (p *Peers) Missing(set lifecycle.PeerSet) int {
 	n := 0
 	for peer := range set {
 		if last, known := p.seen[peer]; !known || last.look != p.looks && p.looks-last.look < vanished {

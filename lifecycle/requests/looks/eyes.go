@@ -1,19 +1,17 @@
-package hook
+package looks
 
 import (
 	"context"
 	"net/netip"
 	"sync"
 	"time"
-
-	"github.com/conndrain/conndrain/lifecycle/requests/looks"
 )
 
 const (
 	// lookEvery is the time between two looks of a wait, and lookShare the part of it
 	// that they may take: 1/20.
 	lookEvery = 22 * time.Millisecond
-	lookShare = 20
+	lookShare = share
 	// learnEvery and learnShare are the same while nothing is waited for, idleEvery
 	// where nobody is connected then.
 	learnEvery = 50 * time.Millisecond
@@ -21,33 +19,32 @@ const (
 	idleEvery  = 250 * time.Millisecond
 )
 
-// eyes look at the pod's own sockets, in one goroutine, for as many waits as there
-// are. All methods but run are safe for concurrent use.
-type eyes struct {
-	looker looks.Looker
+// Eyes look at the sockets of a network namespace, in one goroutine, for as many waits
+// as there are. All methods but Run are safe for concurrent use.
+type Eyes struct {
+	looker Looker
 	// learns says to look while nothing is waited for, too.
 	learns bool
 
 	mu   sync.Mutex
-	last looks.Sight
+	last Sight
 	// changed is closed and replaced with each look.
 	changed chan struct{}
 	// attend is called with each look of a wait. A look that somebody needs at once
 	// has to begin after wanted.
-	attend map[*func(looks.Sight)]struct{}
+	attend map[*func(Sight)]struct{}
 	wanted time.Time
 	wake   chan struct{}
 }
 
-func newEyes(c Config, learns bool) *eyes {
-	e := &eyes{learns: learns, changed: make(chan struct{}), attend: make(map[*func(looks.Sight)]struct{}), wake: make(chan struct{}, 1)}
-	e.looker.Take = c.look
-	e.looker.Scope.Except = c.Serves
-	return e
+// NewEyes returns eyes that look by a looker, which is theirs from then on. learns says
+// to look while nothing is waited for, too.
+func NewEyes(l Looker, learns bool) *Eyes {
+	return &Eyes{looker: l, learns: learns, changed: make(chan struct{}), attend: make(map[*func(Sight)]struct{}), wake: make(chan struct{}, 1)}
 }
 
-// run takes looks until ctx ends. They cost no more than their share of the time.
-func (e *eyes) run(ctx context.Context) {
+// Run takes looks until ctx ends. They cost no more than their share of the time.
+func (e *Eyes) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -76,7 +73,7 @@ func (e *eyes) run(ctx context.Context) {
 }
 
 // next is when to look again; ok is false where nobody needs a look.
-func (e *eyes) next() (at time.Time, ok bool) {
+func (e *Eyes) next() (at time.Time, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -93,7 +90,7 @@ func (e *eyes) next() (at time.Time, ok bool) {
 }
 
 // took passes a look on.
-func (e *eyes) took(s looks.Sight) {
+func (e *Eyes) took(s Sight) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.last = s
@@ -104,9 +101,9 @@ func (e *eyes) took(s looks.Sight) {
 	}
 }
 
-// begin makes the eyes look as often as a wait needs it, and calls f with each look,
+// Begin makes the eyes look as often as a wait needs it, and calls f with each look,
 // in their order, until end is called. f must not block.
-func (e *eyes) begin(f func(looks.Sight)) (end func()) {
+func (e *Eyes) Begin(f func(Sight)) (end func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.attend[&f] = struct{}{}
@@ -118,9 +115,9 @@ func (e *eyes) begin(f func(looks.Sight)) (end func()) {
 	}
 }
 
-// fresh is the first look that begins now or later. It blocks for some milliseconds,
+// Fresh is the first look that begins now or later. It blocks for some milliseconds,
 // as long as a look takes, or until ctx ends: then the look has failed.
-func (e *eyes) fresh(ctx context.Context) looks.Sight {
+func (e *Eyes) Fresh(ctx context.Context) Sight {
 	since := time.Now()
 	e.mu.Lock()
 	if since.After(e.wanted) {
@@ -136,21 +133,21 @@ func (e *eyes) fresh(ctx context.Context) looks.Sight {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return looks.Sight{Err: context.Cause(ctx)}
+			return Sight{Err: context.Cause(ctx)}
 		}
 		e.mu.Lock()
 	}
 }
 
-// own are the addresses of the pod, as the last look saw them.
-func (e *eyes) own() []netip.Addr {
+// Own are the addresses of the namespace, as the last look saw them.
+func (e *Eyes) Own() []netip.Addr {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.last.Own
 }
 
 // rouse makes the eyes think again about when to look.
-func (e *eyes) rouse() {
+func (e *Eyes) rouse() {
 	select {
 	case e.wake <- struct{}{}:
 	default:
