@@ -61,16 +61,7 @@ func toReport(sockets []sockdiag.Socket) []conntrack.Socket {
 
 // split tells the addresses of this network namespace from others.
 func split(addrs []netip.Addr) (own, others []netip.Addr) {
-	var here []netip.Addr
-	if nets, err := net.InterfaceAddrs(); err == nil {
-		for _, n := range nets {
-			if ipnet, ok := n.(*net.IPNet); ok {
-				if a, ok := netip.AddrFromSlice(ipnet.IP); ok {
-					here = append(here, a.Unmap())
-				}
-			}
-		}
-	}
+	here := interfaceAddresses()
 	for _, a := range addrs {
 		if slices.Contains(here, a.Unmap().WithZone("")) {
 			own = append(own, a)
@@ -79,4 +70,22 @@ func split(addrs []netip.Addr) (own, others []netip.Addr) {
 		}
 	}
 	return own, others
+}
+
+// interfaceAddresses are the addresses of this network namespace; none where they
+// cannot be listed.
+func interfaceAddresses() []netip.Addr {
+	var here []netip.Addr
+	nets, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	for _, n := range nets {
+		if ipnet, ok := n.(*net.IPNet); ok {
+			if a, ok := netip.AddrFromSlice(ipnet.IP); ok {
+				here = append(here, a.Unmap())
+			}
+		}
+	}
+	return here
 }

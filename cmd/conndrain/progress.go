@@ -8,6 +8,7 @@ import (
 
 	"github.com/conndrain/conndrain/conntrack"
 	"github.com/conndrain/conndrain/lifecycle"
+	"github.com/conndrain/conndrain/lifecycle/requests"
 )
 
 // How often progress is shown at most and, on a terminal's absence, at least.
@@ -50,8 +51,11 @@ const blindNote = "connections bypass connection tracking here: this machine's s
 
 // show shows where the wait stands, or leaves it if it was shown only just now.
 func (p *progress) show(s status) {
-	if s.counts.Source == conntrack.FromSockets {
+	if s.counts.Source == conntrack.FromSockets && s.doing == nil {
 		p.note(blindNote)
+	}
+	if s.blind != "" {
+		p.note("waiting for the end of all sessions, because nobody can tell whether requests are in flight: " + s.blind)
 	}
 	if s.fault != nil {
 		p.note(fmt.Sprintf("the sessions are unknown for now, trying again: %v", s.fault))
@@ -112,6 +116,11 @@ func plainState(s status) string {
 	}
 	c := s.counts
 	line := fmt.Sprintf("phase=%s open=%d idle=%d lost=%d new=%d", s.phase, c.Open, c.Idle, c.Lost, c.New)
+	for _, class := range classes {
+		if s.doing != nil {
+			line += fmt.Sprintf(" %s=%d", class, s.doing[class])
+		}
+	}
 	if c.Opening > 0 {
 		line += fmt.Sprintf(" opening=%d", c.Opening)
 	}
@@ -128,6 +137,11 @@ func spoken(s status) string {
 		fmt.Sprintf("%d open", c.Open), fmt.Sprintf("%d idle", c.Idle),
 		fmt.Sprintf("%d lost", c.Lost), fmt.Sprintf("%d new", c.New),
 	}
+	for _, class := range classes {
+		if n := s.doing[class]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, classWords[class]))
+		}
+	}
 	if c.Opening > 0 {
 		parts = append(parts, fmt.Sprintf("%d opening", c.Opening))
 	}
@@ -135,6 +149,15 @@ func spoken(s status) string {
 		parts = append(parts, "settling")
 	}
 	return strings.Join(parts, ", ")
+}
+
+// classes are what a connection may be doing, in the order in which they are shown.
+var classes = []requests.Class{requests.Between, requests.Owes, requests.Sending, requests.Streaming, requests.Unknown}
+
+// classWords say it to a person.
+var classWords = map[requests.Class]string{
+	requests.Between: "between two requests", requests.Owes: "to be answered", requests.Sending: "being sent an answer",
+	requests.Streaming: "in the middle of an answer", requests.Unknown: "of which nobody can tell",
 }
 
 // left is how long there is in whole seconds, in tenths where that is not one. It

@@ -7,6 +7,7 @@ import (
 
 	"github.com/conndrain/conndrain/conntrack"
 	"github.com/conndrain/conndrain/lifecycle"
+	"github.com/conndrain/conndrain/lifecycle/requests"
 )
 
 // result is how a wait ended.
@@ -21,6 +22,13 @@ type result struct {
 	socketsPending bool
 	// fault is why the end's counts are unknown, if the kernel could not be asked.
 	fault error
+	// requests is set where the wait was for requests. doing then counts the
+	// connections by what they were doing at the end, nil where nobody could know, and
+	// inFlight those that a release cuts. blind is why requests could not be told.
+	requests bool
+	doing    map[requests.Class]int
+	inFlight int
+	blind    string
 	// left are sessions that still blocked when the time was up.
 	left []conntrack.Session
 }
@@ -41,6 +49,8 @@ func (r result) known() bool { return certain(r.counts, r.socketsPending) }
 func (r result) cut() *int {
 	cut := r.lastKnown.Blocking()
 	switch {
+	case r.requests && r.reason != lifecycle.Cancelled && r.doing != nil && r.blind == "":
+		return &r.inFlight
 	case !r.everKnown:
 		return nil
 	case r.reason != lifecycle.Expired:
@@ -75,7 +85,18 @@ func (r result) MarshalJSON() ([]byte, error) {
 	if r.everKnown {
 		o.Cut, o.Peak, o.New = r.cut(), &r.lastKnown.Peak, &r.lastKnown.New
 	}
-	return json.Marshal(o)
+	if !r.requests {
+		return json.Marshal(o)
+	}
+	var between *int
+	if r.doing != nil && r.blind == "" {
+		n := r.doing[requests.Between]
+		between = &n
+	}
+	return json.Marshal(struct {
+		object
+		Between *int `json:"between"`
+	}{o, between})
 }
 
 // seconds is a length of time in seconds, to the millisecond.

@@ -56,6 +56,9 @@ func (r result) drained(subject, waited string) string {
 	if r.counts.Source == conntrack.FromSockets {
 		extra += "; decided by the sockets of this machine"
 	}
+	if r.requests && r.counts.Blocking() > 0 {
+		return r.betweenRequests(subject, waited) + extra + "."
+	}
 	if r.counts.Peak == 0 {
 		return fmt.Sprintf("Drained: %s had no open session (looked for %s%s).", subject, waited, extra)
 	}
@@ -63,9 +66,32 @@ func (r result) drained(subject, waited string) string {
 		subject, waited, r.counts.Peak, extra)
 }
 
+// betweenRequests says why sessions that live on did not hold.
+func (r result) betweenRequests(subject, waited string) string {
+	left := r.counts.Blocking()
+	switch r.inFlight {
+	case 0:
+		return fmt.Sprintf("Drained: after %s no request is in flight on the %s of %s", waited, plural(left, "session"), subject)
+	case 1:
+		return fmt.Sprintf("Drained: after %s one request is in flight on the %s of %s, which began less than a second ago: there was no moment without one", waited, plural(left, "session"), subject)
+	}
+	return fmt.Sprintf("Drained: after %s %d requests are in flight on the %s of %s, which began less than a second ago: there was no moment without one",
+		waited, r.inFlight, plural(left, "session"), subject)
+}
+
 // whatHeld says what a release did not wait for.
 func (r result) whatHeld(subject string) string {
 	switch c := r.counts; {
+	case r.requests && r.blind != "":
+		return fmt.Sprintf("nobody can tell whether requests of %s are in flight: %s", subject, r.blind)
+	case r.requests && c.Known && r.doing != nil && c.Blocking() > 0:
+		var parts []string
+		for _, class := range classes {
+			if n := r.doing[class]; n > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", n, classWords[class]))
+			}
+		}
+		return fmt.Sprintf("%s of %s left: %s", plural(c.Blocking(), "session"), subject, strings.Join(parts, ", "))
 	case r.fault != nil:
 		return fmt.Sprintf("it is unknown which sessions of %s still live: %v", subject, r.fault)
 	case !r.everKnown && c.ReportsPending:

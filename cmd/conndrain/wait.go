@@ -15,14 +15,17 @@ import (
 // waitFlags are the flags of wait.
 type waitFlags struct {
 	targetFlags
+	untilFlags
 	timeout, settle time.Duration
+	// everywhere is set where the server's addresses were left out.
+	everywhere bool
 }
 
 func newWait() *cobra.Command {
 	f := &waitFlags{}
 	cmd := &cobra.Command{
 		Use:   "wait --address IP",
-		Short: "Wait until the last session of an address has ended",
+		Short: "Wait until the last session of an address has ended, or no request is in flight",
 		Long: `Wait until the last live session of an address has ended, or the timeout is over.
 
 A session that merely vanishes from the kernel's table (timeout, flush, a full
@@ -30,12 +33,18 @@ table) has not ended: it is lost and goes on to block. Where the address belongs
 to this network namespace, the sockets here tell whether it still lives, and
 decide alone, on TCP, where nothing is tracked.
 
+With --until requests an HTTP/1.x connection holds only while a request is in
+flight on it. The server's own sockets tell, so that this has to run in the server's
+network namespace: beside it in a virtual machine behind a load balancer. It needs no
+right; without CAP_NET_ADMIN these sockets decide alone, and it says so. --address may
+then be left out. HTTP/2 and gRPC cannot be seen into: use it for HTTP/1.x.
+
 Exit codes: 0 drained, 1 error, 2 usage, 3 expired with something left,
 130 cancelled by SIGINT, SIGTERM or SIGHUP. Progress goes to stderr, the result
 to stdout; what nobody could know is null in it, and never 0.
 
 Needs CAP_NET_ADMIN in the network namespace that tracks the connections: for a
-pod that is the node's.`,
+pod that is the node's. --until requests needs none.`,
 		Example: `  # until nothing is connected to the pod any more, five minutes at most
   conndrain wait --address 10.244.1.7 --timeout 5m
 
@@ -43,7 +52,10 @@ pod that is the node's.`,
   conndrain wait --address 10.244.1.7 --port 8080 --idle-after 10s
 
   # both addresses of a dual-stack pod, 5 s without a new session, for a script
-  conndrain wait --address 10.244.1.7,fd00:244:1::7 --settle 5s --output json`,
+  conndrain wait --address 10.244.1.7,fd00:244:1::7 --settle 5s --output json
+
+  # beside a server: until no request is in flight on port 8080, then stop it
+  conndrain wait --until requests --port 8080 --timeout 60s && systemctl stop server`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,8 +65,9 @@ pod that is the node's.`,
 			return runWait(cmd, f)
 		},
 	}
-	f.add(cmd)
+	f.targetFlags.add(cmd)
 	fs := cmd.Flags()
+	f.untilFlags.add(cmd)
 	durationVar(fs, &f.timeout, "timeout", time.Minute, "when to give up; what is left then was cut")
 	durationVar(fs, &f.settle, "settle", 0, "quiet time: no new session for this long, counted while waiting (default none)")
 	durationVar(fs, &f.target.LostAfter, "lost-after", 0, "a lost session ends this long after its entry vanished (default off)")
@@ -67,6 +80,9 @@ pod that is the node's.`,
 
 // validate returns a usage error for what each flag alone cannot know.
 func (f *waitFlags) validate() error {
+	if err := f.validateUntil(); err != nil {
+		return err
+	}
 	if err := f.targetFlags.validate(); err != nil {
 		return err
 	}
@@ -98,6 +114,9 @@ func runWait(cmd *cobra.Command, f *waitFlags) error {
 		list:    f.output == formatText,
 		show:    p.show,
 	}
+	if f.until.OfRequests() {
+		w.judge, w.say = f.judge(), p.note
+	}
 	look, err := f.looker()
 	if err != nil {
 		return err
@@ -108,13 +127,16 @@ func runWait(cmd *cobra.Command, f *waitFlags) error {
 		withSockets.SocketsReported = true
 		w.open = opener(reader, withSockets)
 	}
+	if w.judge != nil {
+		w.open = orAlone(w.open, w.judge.eyes)
+	}
 	r, err := w.wait(cmd.Context())
 	defer w.close()
 	p.clear()
 	if err != nil {
 		return err
 	}
-	if r.counts.Source == conntrack.FromSockets {
+	if r.counts.Source == conntrack.FromSockets && w.judge == nil {
 		p.note(blindNote)
 	}
 	if err := f.write(cmd, r); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/conndrain/conndrain/conntrack"
 	"github.com/conndrain/conndrain/lifecycle"
+	"github.com/conndrain/conndrain/lifecycle/requests"
 )
 
 // waiter waits for the last session's end. It is used once and by one
@@ -18,6 +19,10 @@ type waiter struct {
 	// a watch without them, where they turn out not to be had.
 	sockets   *sockets
 	openAlone watchOpener
+	// judge is nil unless requests are waited for, and say is then told what a person
+	// should know; it must not block.
+	judge *judge
+	say   func(string)
 	// list makes the result name the sessions that were left.
 	list bool
 	// show is called with each new state of things; it must not block.
@@ -38,6 +43,11 @@ type status struct {
 	left           time.Duration
 	// fault is why the counts are unknown, if the kernel could not be asked.
 	fault error
+	// doing counts the connections by what they are doing, where requests are waited
+	// for; nil where that is not so or not known.
+	doing map[requests.Class]int
+	// blind is why requests cannot be told, where they are waited for.
+	blind string
 }
 
 // progressEvery is how often a wait looks up when nothing happens, so that what
@@ -62,6 +72,7 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 	// What hangs is left behind at the end: it must not hold the answer.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	defer w.judge.start(work)()
 
 	w.opening = openWatch(work, w.open)
 	var changes <-chan struct{}
@@ -80,7 +91,7 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 			WithdrawnAt: start, Deadline: deadline, Policy: w.policy,
 			SocketsPending: pending, Cancelled: ctx.Err() != nil,
 		}
-		decision := decide(seen, counts, now)
+		decision := w.decide(seen, counts, now)
 		confirmed = confirmed && none(counts) && !pending
 		ready := decision.Reason == lifecycle.Drained || decision.Phase == lifecycle.Settling && !confirmed
 		switch {
@@ -89,15 +100,16 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 			confirmed = none(counts)
 			now = time.Now()
 			seen.Cancelled = ctx.Err() != nil
-			decision = decide(seen, counts, now)
+			decision = w.decide(seen, counts, now)
 		case decision.Reason == lifecycle.Drained && !confirmed:
 			counts.Known = false // there is no time left to make sure
-			decision = decide(seen, counts, now)
+			decision = w.decide(seen, counts, now)
 		}
 		if decision.Phase == lifecycle.Released {
 			return w.result(decision.Reason, now.Sub(start), counts, pending), nil
 		}
-		w.show(status{decision.Phase, counts, pending, deadline.Sub(now), w.fault(counts)})
+		w.judge.allow(decision.WhenQuiet, w.sessions())
+		w.show(status{decision.Phase, counts, pending, deadline.Sub(now), w.fault(counts), w.doing(), w.blind()})
 
 		pause := min(lookCost*time.Since(now), lookPause)
 		timer.Reset(min(decision.Next.Sub(now), progressEvery, w.sockets.rest(now)))
@@ -111,12 +123,22 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 			case <-timer.C:
 			case <-ctx.Done():
 			}
+		case o := <-w.judge.went():
+			if now := time.Now(); ctx.Err() == nil && now.Before(deadline) {
+				r := w.result(lifecycle.Drained, now.Sub(start), w.counts(), false)
+				r.inFlight = o.Cut
+				return r, nil
+			}
 		case o := <-w.opening:
 			w.opening = nil
 			if o.err != nil {
 				return result{}, o.err
 			}
 			w.watch = o.watch
+			if a, ok := o.watch.(*alone); ok {
+				w.sockets = nil // it looks at them itself
+				w.say("source: sockets: this machine's own sockets decide alone: " + a.why.Error())
+			}
 			changes = w.watch.Changes()
 		case report := <-w.sockets.reported():
 			if w.sockets.take(report, w.watch); w.sockets.off {
@@ -131,8 +153,11 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 func none(c conntrack.Counts) bool { return c.Known && c.Blocking() == 0 && c.Opening == 0 }
 
 // decide is lifecycle.Decide for these counts.
-func decide(o lifecycle.Observation, c conntrack.Counts, now time.Time) lifecycle.Decision {
+func (w *waiter) decide(o lifecycle.Observation, c conntrack.Counts, now time.Time) lifecycle.Decision {
 	o.Known, o.Blocking, o.Opening, o.LastNew = c.Known, c.Blocking(), c.Opening, c.LastNew
+	if w.judge != nil {
+		o.Blocking, o.Requests = 0, o.Blocking
+	}
 	return lifecycle.Decide(o, now)
 }
 
@@ -175,6 +200,34 @@ func (w *waiter) counts() conntrack.Counts {
 	return w.watch.Counts()
 }
 
+// sessions are those that are known, where requests are waited for.
+func (w *waiter) sessions() []conntrack.Session {
+	if w.judge == nil || w.watch == nil {
+		return nil
+	}
+	return w.watch.Sessions()
+}
+
+// doing counts the connections by what they are doing, or is nil.
+func (w *waiter) doing() map[requests.Class]int {
+	if w.judge == nil {
+		return nil
+	}
+	doing, _, known := w.judge.classes()
+	if !known || w.judge.blind() != "" {
+		return nil
+	}
+	return doing
+}
+
+// blind is why requests cannot be told, or empty.
+func (w *waiter) blind() string {
+	if w.judge == nil {
+		return ""
+	}
+	return w.judge.blind()
+}
+
 // fault is why the counts are unknown, or nil.
 func (w *waiter) fault(c conntrack.Counts) error {
 	if c.Known || w.watch == nil {
@@ -188,6 +241,16 @@ func (w *waiter) result(reason lifecycle.Reason, waited time.Duration, counts co
 		reason: reason, waited: waited,
 		counts: counts, lastKnown: w.lastKnown, everKnown: w.everKnown,
 		socketsPending: pending, fault: w.fault(counts),
+	}
+	if w.judge != nil {
+		r.requests = true
+		if doing, holding, known := w.judge.classes(); known {
+			r.doing, r.inFlight = doing, holding
+		}
+		r.blind = w.judge.blind()
+		if reason == lifecycle.Drained {
+			r.inFlight = 0
+		}
 	}
 	if w.list && reason == lifecycle.Expired && w.watch != nil {
 		for _, s := range w.watch.Sessions() {

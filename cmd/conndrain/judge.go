@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/conndrain/conndrain/conntrack"
+	"github.com/conndrain/conndrain/lifecycle"
+	"github.com/conndrain/conndrain/lifecycle/requests"
+	"github.com/conndrain/conndrain/lifecycle/requests/looks"
+)
+
+// judge looks at this namespace's sockets for the moment without a request. A nil
+// *judge has nothing to say. It is safe for concurrent use.
+type judge struct {
+	rule       requests.Standing
+	permission requests.Permission
+	eyes       *looks.Eyes
+	// gone receives the outcome once the moment has come.
+	gone chan requests.Outcome
+
+	mu      sync.Mutex
+	release requests.Release
+	peers   looks.Peers
+	last    looks.Sight
+	outcome requests.Outcome
+	// allowed is set while nothing holds but requests, and since when; listed are the
+	// clients of the sessions that conntrack knows of.
+	allowed bool
+	since   time.Time
+	listed  lifecycle.PeerSet
+}
+
+// start begins to look and returns how to end that, which blocks until it is done.
+func (j *judge) start(ctx context.Context) (stop func()) {
+	if j == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { j.eyes.Run(ctx) })
+	end := j.eyes.Begin(j.look)
+	return func() {
+		end()
+		cancel()
+		running.Wait()
+	}
+}
+
+// look takes in a look.
+func (j *judge) look(s looks.Sight) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.last = s
+	j.peers.Look(s)
+	var permission *requests.Permission
+	if j.allowed && s.Err == nil && s.At.After(j.since) {
+		permission = &j.permission
+	}
+	counted := make([]requests.Counted, len(s.Counted))
+	for i := range s.Counted {
+		counted[i] = requests.Counted{Standing: j.rule, Verdict: s.Counted[i].Verdict}
+	}
+	j.outcome = j.release.Look(s.At, permission, counted, j.peers.Missing(j.listed))
+	if j.outcome.Go {
+		select {
+		case j.gone <- j.outcome:
+		default:
+		}
+	}
+}
+
+// allow says whether nothing but requests holds, given the sessions that are known.
+func (j *judge) allow(allowed bool, sessions []conntrack.Session) {
+	if j == nil {
+		return
+	}
+	listed := make(lifecycle.PeerSet, len(sessions))
+	for _, s := range sessions {
+		if s.Protocol == conntrack.TCP && (s.State == conntrack.Open || s.State == conntrack.Lost) {
+			listed.Add(s.Client)
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if allowed && !j.allowed {
+		j.since = time.Now()
+	}
+	j.allowed, j.listed = allowed, listed
+}
+
+// went receives once the moment has come.
+func (j *judge) went() <-chan requests.Outcome {
+	if j == nil {
+		return nil
+	}
+	return j.gone
+}
+
+// classes count the connections by what they are doing, and holding are those that
+// hold the release. known is false where the last look does not tell.
+func (j *judge) classes() (doing map[requests.Class]int, holding int, known bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	doing = make(map[requests.Class]int)
+	for i := range j.last.Counted {
+		v := j.last.Counted[i].Verdict
+		class := v.Wide
+		if j.rule == requests.ByStrict {
+			class = v.Strict
+		}
+		doing[class]++
+		silent := class == requests.Unknown && j.permission.Quiet > 0 && v.Silent >= j.permission.Quiet
+		if class != requests.Between && !silent {
+			holding++
+		}
+	}
+	holding += j.peers.Missing(j.listed)
+	return doing, holding, j.last.Err == nil && !j.last.At.IsZero()
+}
+
+// blind is why requests cannot be told, or empty.
+func (j *judge) blind() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.last.At.IsZero() {
+		return ""
+	}
+	return j.last.Blind()
+}
