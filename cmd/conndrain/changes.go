@@ -22,8 +22,10 @@ const (
 
 // change is one thing that happened. Session is nil where it is about all.
 type change struct {
-	What    string             `json:"change"`
-	Session *conntrack.Session `json:"session,omitempty"`
+	What    string             `json:"-"`
+	Session *conntrack.Session `json:"-"`
+	// Request is what the session is doing, if that is known.
+	Request string `json:"-"`
 	// Fault is why the sessions are unknown, if the kernel could not be asked.
 	Fault string `json:"error,omitempty"`
 	countsJSON
@@ -38,6 +40,7 @@ type flowKey struct {
 // changeView writes each change once.
 type changeView struct {
 	w     io.Writer
+	doing func() doing
 	write func(*bufio.Writer, change) error
 
 	before map[flowKey]conntrack.Session
@@ -47,8 +50,12 @@ type changeView struct {
 
 func (v *changeView) show(sessions []conntrack.Session, counts conntrack.Counts, fault error) error {
 	b := bufio.NewWriterSize(v.w, 64<<10)
+	d := v.doing()
 	for _, c := range v.changes(sessions, counts) {
 		c.countsJSON = countsOf(counts)
+		if c.Session != nil {
+			c.Request = d.of(c.Session)
+		}
 		if c.What == changeUnknown && fault != nil {
 			c.Fault = fault.Error()
 		}
@@ -103,7 +110,15 @@ func (v *changeView) changes(sessions []conntrack.Session, counts conntrack.Coun
 }
 
 func writeChangeJSON(b *bufio.Writer, c change) error {
-	line, err := json.Marshal(c)
+	o := struct {
+		What    string            `json:"change"`
+		Session *describedSession `json:"session,omitempty"`
+		change
+	}{What: c.What, change: c}
+	if c.Session != nil {
+		o.Session = &describedSession{c.Session, c.Request}
+	}
+	line, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}

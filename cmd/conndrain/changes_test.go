@@ -18,7 +18,7 @@ func TestChangesText(t *testing.T) {
 	known := conntrack.Counts{Known: true, Open: 1}
 
 	var out strings.Builder
-	v := &changeView{w: &out, write: writeChangeText}
+	v := &changeView{doing: new(observer).now, w: &out, write: writeChangeText}
 	for _, look := range []struct {
 		sessions []conntrack.Session
 		counts   conntrack.Counts

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,18 +26,28 @@ type view interface {
 
 func followSessions(cmd *cobra.Command, f *sessionsFlags) error {
 	reader := conntrack.NewReader(conntrack.Config{Snapshot: f.snapshot})
-	return follow(cmd.Context(), opener(reader, f.target), f.view(cmd))
+	seen := &observer{}
+	if f.seesSockets() {
+		ctx, stop := context.WithCancel(cmd.Context())
+		var running sync.WaitGroup
+		running.Go(func() { seen.observe(ctx, f.socketLooker()) })
+		defer func() {
+			stop()
+			briefly(running.Wait)
+		}()
+	}
+	return follow(cmd.Context(), opener(reader, f.target), f.view(cmd, seen))
 }
 
-func (f *sessionsFlags) view(cmd *cobra.Command) view {
+func (f *sessionsFlags) view(cmd *cobra.Command, seen *observer) view {
 	out := cmd.OutOrStdout()
 	if f.output == formatJSON {
-		return &changeView{w: out, write: writeChangeJSON}
+		return &changeView{w: out, doing: seen.now, write: writeChangeJSON}
 	}
 	if screen := terminalOf(out); screen != nil {
-		return &screenView{w: out, screen: screen, subject: f.subject()}
+		return &screenView{w: out, screen: screen, subject: f.subject(), doing: seen.now}
 	}
-	return &changeView{w: out, write: writeChangeText}
+	return &changeView{w: out, doing: seen.now, write: writeChangeText}
 }
 
 // follow shows the sessions until the context ends, which it calls cancelled.

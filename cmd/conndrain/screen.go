@@ -13,6 +13,7 @@ type screenView struct {
 	w       io.Writer
 	screen  *terminal
 	subject string
+	doing   func() doing
 	last    []byte
 }
 
@@ -22,7 +23,7 @@ func (v *screenView) show(sessions []conntrack.Session, counts conntrack.Counts,
 		title += " " + fault.Error()
 	}
 	width, height := v.screen.size()
-	picture := picture(title, sessions, width, height)
+	picture := picture(title, sessions, v.doing(), width, height)
 	if bytes.Equal(picture, v.last) {
 		return nil
 	}
@@ -36,7 +37,7 @@ func (v *screenView) show(sessions []conntrack.Session, counts conntrack.Counts,
 }
 
 // picture is a whole screen: a title, and as much of the table as fits.
-func picture(title string, sessions []conntrack.Session, width, height int) []byte {
+func picture(title string, sessions []conntrack.Session, d doing, width, height int) []byte {
 	out := []byte(goHome)
 	line := func(text []byte) {
 		// The last column stays free: a terminal may wrap when it is written to.
@@ -50,7 +51,7 @@ func picture(title string, sessions []conntrack.Session, width, height int) []by
 	room := max(height-5, 0)
 	hidden := max(len(sessions)-room, 0)
 	if shown := sessions[:len(sessions)-hidden]; len(shown) > 0 {
-		t := newTable(shown)
+		t := newTable(shown, d)
 		t.fit(width - 1)
 		for row := range bytes.Lines(t.bytes()) {
 			line(bytes.TrimSuffix(row, []byte{'\n'}))

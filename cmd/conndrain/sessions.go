@@ -31,7 +31,8 @@ Columns: CLIENT is the client's own address ("as" what the server sees where it 
 masqueraded), SERVER where it was led to, ASKED FOR what it asked for (a Service,
 a node port or the server itself), STATE whether it blocks, KERNEL the kernel's
 word, QUIET how long there was no packet at the least, CLOSED FIRST who sent the
-first FIN. Where a terminal is too narrow --watch leaves out some of them.
+first FIN, and inside the server's own network namespace REQUEST what an HTTP/1.x
+connection is doing. Where a terminal is too narrow --watch leaves out some of them.
 
 Where --watch writes lines, each begins with a sign: = present at the start,
 + opened, ~ changed, - ended, * known, ? unknown for now.
@@ -79,11 +80,12 @@ func showSessions(cmd *cobra.Command, f *sessionsFlags) error {
 	if err != nil {
 		return err
 	}
+	d := f.doingNow(cmd.Context())
 	if f.output == formatJSON {
-		return writeJSON(cmd.OutOrStdout(), sessions, counts)
+		return writeJSON(cmd.OutOrStdout(), sessions, d, counts)
 	}
 	if len(sessions) > 0 {
-		if _, err := newTable(sessions).WriteTo(cmd.OutOrStdout()); err != nil {
+		if _, err := newTable(sessions, d).WriteTo(cmd.OutOrStdout()); err != nil {
 			return fmt.Errorf("write sessions: %w", err)
 		}
 	}
@@ -117,15 +119,16 @@ func (f *sessionsFlags) snapshotNow(ctx context.Context) ([]conntrack.Session, c
 }
 
 // writeJSON writes one object on one line.
-func writeJSON(w io.Writer, sessions []conntrack.Session, counts conntrack.Counts) error {
-	if sessions == nil {
-		sessions = []conntrack.Session{}
+func writeJSON(w io.Writer, sessions []conntrack.Session, d doing, counts conntrack.Counts) error {
+	shown := make([]describedSession, len(sessions))
+	for i := range sessions {
+		shown[i] = describedSession{&sessions[i], d.of(&sessions[i])}
 	}
 	b := bufio.NewWriterSize(w, 64<<10)
 	err := json.NewEncoder(b).Encode(struct {
-		Sessions []conntrack.Session `json:"sessions"`
+		Sessions []describedSession `json:"sessions"`
 		countsJSON
-	}{sessions, countsOf(counts)})
+	}{shown, countsOf(counts)})
 	if err == nil {
 		err = b.Flush()
 	}
@@ -133,6 +136,21 @@ func writeJSON(w io.Writer, sessions []conntrack.Session, counts conntrack.Count
 		return fmt.Errorf("write sessions: %w", err)
 	}
 	return nil
+}
+
+// describedSession is a session in an object, with what it is doing, if that is known.
+type describedSession struct {
+	*conntrack.Session
+	request string
+}
+
+// MarshalJSON adds a field to the session's own.
+func (s describedSession) MarshalJSON() ([]byte, error) {
+	b, err := s.Session.MarshalJSON()
+	if err != nil || s.request == "" {
+		return b, err
+	}
+	return append(b[:len(b)-1], `,"request":"`+s.request+`"}`...), nil
 }
 
 // countsJSON are counts in an object. What is unknown is null.

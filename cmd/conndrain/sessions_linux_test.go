@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -178,5 +179,36 @@ func TestSessionsWatchJSON(t *testing.T) {
 	want := []short{{"known", "", 1}, {"present", "open", 1}, {"ended", "over", 0}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+}
+
+// Inside the server's own network namespace it is seen what a connection is doing.
+func TestSessionsShowWhatTheyAreDoing(t *testing.T) {
+	t.Parallel()
+	w := newWeb(t, netlab.LabOptions{})
+	if err := w.lab.Pod.Track(); err != nil {
+		t.Fatal(err)
+	}
+	w.visit(0, "/poll?1h")
+	waitFor(t, "the request is in flight", func() bool {
+		p := start(t, w.lab.Pod, nil, "sessions", "--address", w.lab.PodAddr.String(), "--output", "json")
+		p.exit(t, 0)
+		return p.stdout.has(`"request":"owes"`)
+	})
+	p := start(t, w.lab.Pod, nil, "sessions", "--address", w.lab.PodAddr.String())
+	p.exit(t, 0)
+	if !p.stdout.has("CLOSED FIRST   REQUEST\n") || !p.stdout.has("owes\n") {
+		t.Errorf("stdout %q", p.stdout.String())
+	}
+	w.visit(200*time.Millisecond, "/")
+	p = start(t, w.lab.Pod, nil, "sessions", "--address", w.lab.PodAddr.String(), "--watch", "--output", "json")
+	waitFor(t, "the sessions are shown", func() bool { return p.stdout.has(`"change":"present"`) })
+	p.signal(t, syscall.SIGTERM)
+	p.exit(t, 130)
+
+	elsewhere := start(t, w.lab.Node, nil, "sessions", "--address", w.lab.PodAddr.String())
+	elsewhere.exit(t, 0)
+	if elsewhere.stdout.has("REQUEST") {
+		t.Errorf("stdout %q", elsewhere.stdout.String())
 	}
 }

@@ -11,7 +11,10 @@ import (
 )
 
 // columns are the table's heads.
-var columns = [...]string{"PROTO", "CLIENT", "SERVER", "ASKED FOR", "STATE", "KERNEL", "QUIET", "CLOSED FIRST"}
+var columns = [...]string{"PROTO", "CLIENT", "SERVER", "ASKED FOR", "STATE", "KERNEL", "QUIET", "CLOSED FIRST", "REQUEST"}
+
+// requestColumn is there only where it is known what connections are doing.
+const requestColumn = len(columns) - 1
 
 // spare are the columns that a narrow terminal can do without, in the order in
 // which they go: ASKED FOR, PROTO and KERNEL.
@@ -28,7 +31,7 @@ type table struct {
 	gap    int
 }
 
-func newTable(sessions []conntrack.Session) *table {
+func newTable(sessions []conntrack.Session, d doing) *table {
 	rows := len(sessions) + 1
 	t := &table{
 		cells: make([]byte, 0, rows*96),
@@ -39,8 +42,9 @@ func newTable(sessions []conntrack.Session) *table {
 		t.cells = append(t.cells, head...)
 		t.end()
 	}
+	t.hidden[requestColumn] = d == nil
 	for i := range sessions {
-		t.add(&sessions[i])
+		t.add(&sessions[i], d)
 	}
 	return t
 }
@@ -56,7 +60,7 @@ func (t *table) end() {
 	t.ends = append(t.ends, len(t.cells))
 }
 
-func (t *table) add(s *conntrack.Session) {
+func (t *table) add(s *conntrack.Session, d doing) {
 	t.cells = append(t.cells, s.Protocol.String()...)
 	t.end()
 	t.cells = s.Origin.AppendTo(t.cells)
@@ -83,12 +87,13 @@ func (t *table) add(s *conntrack.Session) {
 	t.end()
 	t.cells = appendQuiet(t.cells, s.Quiet)
 	t.end()
-	if side := s.ClosedFirst.String(); side != "" {
-		t.cells = append(t.cells, side...)
-	} else {
-		t.cells = append(t.cells, '-')
+	for _, word := range []string{s.ClosedFirst.String(), d.of(s)} {
+		if word == "" {
+			word = "-"
+		}
+		t.cells = append(t.cells, word...)
+		t.end()
 	}
-	t.end()
 }
 
 // appendQuiet appends whole seconds below two minutes, whole minutes and hours
@@ -132,6 +137,14 @@ func (t *table) full() int {
 	return full
 }
 
+// lastColumn is the one that a line ends with.
+func (t *table) lastColumn() int {
+	if t.hidden[requestColumn] {
+		return requestColumn - 1
+	}
+	return requestColumn
+}
+
 // WriteTo writes the whole table at once.
 func (t *table) WriteTo(w io.Writer) (int64, error) {
 	n, err := w.Write(t.bytes())
@@ -150,7 +163,7 @@ func (t *table) bytes() []byte {
 			continue
 		}
 		out = append(out, cell...)
-		if column == len(columns)-1 {
+		if column == t.lastColumn() {
 			out = append(out, '\n')
 			continue
 		}

@@ -42,7 +42,7 @@ func shown() []conntrack.Session {
 
 func TestTable(t *testing.T) {
 	var out strings.Builder
-	if _, err := newTable(shown()).WriteTo(&out); err != nil {
+	if _, err := newTable(shown(), nil).WriteTo(&out); err != nil {
 		t.Fatal(err)
 	}
 	want := `PROTO   CLIENT                                    SERVER            ASKED FOR         STATE   KERNEL        QUIET     CLOSED FIRST
@@ -71,7 +71,7 @@ func TestTableFits(t *testing.T) {
 		{70, "CLIENT               SERVER           STATE  QUIET  CLOSED FIRST"},
 		{40, "CLIENT              SERVER          STATE QUIET CLOSED FIRST"},
 	} {
-		table := newTable(sessions)
+		table := newTable(sessions, nil)
 		table.fit(tc.width)
 		head, row, _ := strings.Cut(string(table.bytes()), "\n")
 		if diff := cmp.Diff(tc.head, head); diff != "" {
@@ -87,7 +87,7 @@ func TestScreenShowsWhatFits(t *testing.T) {
 	counts := conntrack.Counts{Known: true, Open: 2, Idle: 1, Lost: 1, Opening: 1}
 	title := summary("10.244.1.7", 4, counts)
 	rows := func(width, height int) []string {
-		p := strings.TrimSuffix(strings.TrimPrefix(string(picture(title, shown(), width, height)), goHome), eraseDown)
+		p := strings.TrimSuffix(strings.TrimPrefix(string(picture(title, shown(), nil, width, height)), goHome), eraseDown)
 		return strings.Split(strings.TrimSuffix(p, eraseRest+"\r\n"), eraseRest+"\r\n")
 	}
 	want := []string{
@@ -113,7 +113,7 @@ func TestScreenShowsWhatFits(t *testing.T) {
 
 func TestScreenWritesOnlyWhatChanged(t *testing.T) {
 	var out strings.Builder
-	v := &screenView{w: &out, screen: &terminal{}, subject: "10.244.1.7"}
+	v := &screenView{doing: new(observer).now, w: &out, screen: &terminal{}, subject: "10.244.1.7"}
 	counts := conntrack.Counts{Known: true, Open: 2}
 	for range 3 {
 		if err := v.show(shown(), counts, nil); err != nil {
