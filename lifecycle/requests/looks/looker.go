@@ -70,7 +70,14 @@ func (l *Looker) Look(ctx context.Context) Sight {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	l.began = time.Now()
-	defer func() { l.cost = time.Since(l.began) }()
+	failed := false
+	defer func() {
+		l.cost = time.Since(l.began)
+		if failed {
+			// What it took says nothing of what the next one takes.
+			l.cost = min(l.cost, timeout/share)
+		}
+	}()
 	take := l.Take
 	if take == nil {
 		take = sockdiag.TakeTraffic
@@ -80,6 +87,7 @@ func (l *Looker) Look(ctx context.Context) Sight {
 		look.At = l.began
 	}
 	if err != nil {
+		failed = true
 		return Sight{Look: sockdiag.Look{At: look.At}, Err: err}
 	}
 	for _, port := range look.Listening {
