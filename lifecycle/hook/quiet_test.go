@@ -135,6 +135,7 @@ func TestQuiet(t *testing.T) {
 			all(p, func(a *lifecycle.DrainAnswer) { a.WhenQuiet.Requests.Add(netip.MustParseAddrPort(two)) })
 		}, drained(5*second, 5500*ms)},
 		{"a new client", []beat{keepAlive, {peer: two, period: 2 * time.Hour, work: 6 * second, from: 300 * ms}}, nil, drained(16300*ms, 17*second)},
+		{"a new client that is soon between, too", []beat{keepAlive, {peer: two, period: 200 * ms, work: 50 * ms, from: 300 * ms}, {peer: "10.244.2.9:40004", period: 2 * time.Hour, work: time.Hour, until: 1200 * ms}}, nil, drained(1200*ms, 2500*ms)},
 		{"busy", []beat{{peer: one, period: 200 * ms, work: 140 * ms}, {peer: two, period: 100 * ms, work: 99 * ms}}, func(p *permits) { p.busyAfter = 5 * second }, end{lifecycle.Drained, true, 1, 5 * second, 7 * second}},
 		{"the helper releases it", []beat{{peer: one, period: 2 * time.Hour, work: time.Hour}}, func(p *permits) {
 			after(p, 3*second, func(a *lifecycle.DrainAnswer) { a.Phase, a.Reason = "released", lifecycle.ReleasedByUser })
@@ -158,6 +159,37 @@ func TestQuiet(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A look decides only if it began after the permission was there; and a client that is
+// listed holds while all that is seen of it is a socket that nobody can tell anything
+// of.
+func TestWhatALookDecides(t *testing.T) {
+	t.Parallel()
+	permission := &lifecycle.WhenQuiet{Requests: lifecycle.PeerSet{netip.MustParseAddrPort(one): {}}}
+	for _, tc := range []struct {
+		name   string
+		socket sockdiag.Socket
+		early  bool
+		want   bool
+	}{
+		{"opening", sockdiag.Socket{Local: netip.MustParseAddrPort("10.244.1.7:8080"), Peer: netip.MustParseAddrPort(one), State: sockdiag.SynRecv}, false, false},
+		{"on a port that nobody listens on", socket("10.244.1.7:9090", one), false, false},
+		{"on a port that somebody listens on", socket("10.244.1.7:8080", one), false, false},
+		{"closed, with nothing to lose", sockdiag.Socket{Local: netip.MustParseAddrPort("10.244.1.7:8080"), Peer: netip.MustParseAddrPort(one), State: sockdiag.LastAck}, false, true},
+		{"the same, before the permission", sockdiag.Socket{Local: netip.MustParseAddrPort("10.244.1.7:8080"), Peer: netip.MustParseAddrPort(one), State: sockdiag.LastAck}, true, false},
+	} {
+		ended := false
+		q := quiet{end: func() { ended = true }}
+		s := sight(sees(sockdiag.Look{Listening: []uint16{8080}, Sockets: []sockdiag.Socket{tc.socket}}))
+		q.permit(permission)
+		if !tc.early {
+			s.At = time.Now()
+		}
+		if q.look(s); ended != tc.want || (q.over() != nil) != tc.want {
+			t.Errorf("%s: ended %t, want %t", tc.name, ended, tc.want)
+		}
 	}
 }
 
