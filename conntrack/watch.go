@@ -112,7 +112,7 @@ func (w *Watch) countNow() Counts {
 			c.Known = false // nothing else would tell of the rest
 		}
 	}
-	w.restUntil = time.Now().Add(countFactor * time.Since(now))
+	w.rest(now)
 	w.peak = max(w.peak, c.Blocking())
 	c.Peak, c.New, c.LastNew = w.peak, w.created, w.lastNew
 	return c
@@ -147,6 +147,7 @@ func (w *Watch) Sessions() []Session {
 	w.reader.mu.Lock()
 	defer w.reader.mu.Unlock()
 	now := time.Now()
+	defer w.rest(now)
 	n := len(w.report.blind)
 	for _, h := range w.hosts {
 		n += len(h.sessions)
