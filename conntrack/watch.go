@@ -133,13 +133,13 @@ func (c *Counts) add(k *kept, state State, now time.Time) {
 	default:
 		return
 	}
-	if q := k.quiet(now); q < activeFor {
+	if q := k.quiet(now); q < ActiveFor {
 		c.Active++
 	}
 }
 
-// activeFor is how young a session's last packet is where it is called active.
-const activeFor = 5 * time.Second
+// ActiveFor is how young a session's last packet is where it is called active.
+const ActiveFor = 5 * time.Second
 
 // Sessions returns all sessions that are not over, those of unknown age first,
 // then by when they were first seen, then by client. It does not block.

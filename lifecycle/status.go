@@ -56,6 +56,8 @@ type DrainStatus struct {
 	Idle *int `json:"idle"`
 	Lost *int `json:"lost"`
 	New  *int `json:"new"`
+	// Between counts those of Open without a request in flight; null where no hook tells.
+	Between *int `json:"between"`
 	// Peers are the first MaxPeers of the sessions that hold the pod: those of
 	// unknown age, then the oldest. MorePeers counts the rest.
 	Peers     []Peer `json:"peers,omitempty"`
@@ -81,6 +83,9 @@ type Peer struct {
 	Port     uint16         `json:"port"`
 	Protocol string         `json:"protocol"`
 	State    string         `json:"state"`
+	// Request is what the connection is doing: owes, sending, streaming, between or
+	// unknown; empty where no hook tells.
+	Request string `json:"request,omitempty"`
 	// AgeSeconds is null for a session that was there before the drain: nobody knows
 	// how old it is.
 	AgeSeconds *float64 `json:"ageSeconds"`

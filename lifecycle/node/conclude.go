@@ -8,37 +8,46 @@ import (
 )
 
 // conclude publishes a decision, and tells people where it changes something.
-func (v *vigil) conclude(d lifecycle.Decision, deadline time.Time, c conntrack.Counts, now time.Time) {
+func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntrack.Counts, now time.Time) {
 	pod, waited := v.current(), v.waited(now)
+	v.save(o, now)
 	var left []conntrack.Session
 	if v.watch != nil && c.Blocking() > 0 && (d.Phase == lifecycle.Released || !v.said) {
-		left = blocking(v.watch.Sessions())
+		v.hold(c, now, true)
+		left = v.left()
 	}
 	v.measure(d, c, now)
 	v.blind.saw(c, d.Phase == lifecycle.Released)
 	v.sight.notes(v.unknownBecause())
 	if d.Phase == lifecycle.Released {
-		v.sight.closes(left)
+		v.sight.closes(left, v.judges.classes(now))
 	}
 	v.become(state{phase: d.Phase, reason: d.Reason, counts: c, cut: d.Reason == lifecycle.Expired})
-	v.sayDraining(d, deadline, c, left, now)
+	// What is left to the application is not what the pod is held for, nor cut.
+	held := v.apart.counts
+	v.sayDraining(d, o.Deadline, held, left, now)
+	v.sayUnjudged(d, now)
 	if d.Phase != lifecycle.Released {
 		return
 	}
 	v.tally.released(d.Reason, waited)
 	switch d.Reason {
 	case lifecycle.Drained:
-		if v.settingsNow().Until.Only(lifecycle.UntilWithdrawn) {
+		switch {
+		case v.endedBy != nil:
+			v.tally.cuts.WithLabelValues("active").Add(float64(v.endedBy.Cut))
+			v.events.quiet(pod, held, v.endedBy.Cut, waited)
+		case v.settingsNow().Until.Only(lifecycle.UntilWithdrawn):
 			v.events.withdrawn(pod, c, waited)
-		} else {
-			v.events.drained(pod, c, waited)
+		default:
+			v.events.drained(pod, held, v.apart.left, waited, v.saving.saved(now))
 		}
 	case lifecycle.Expired:
-		v.tally.cut(c)
-		v.events.expired(pod, c, left, waited, v.begun, v.unknownBecause())
+		v.tally.cut(held)
+		v.events.expired(pod, held, left, waited, v.begun, v.unknownBecause(), v.saving.saved(now))
 	case lifecycle.ReleasedByUser:
 		by, why := v.releasedBy()
-		v.events.released(pod, c, left, waited, v.begun, by, why)
+		v.events.released(pod, held, left, waited, v.begun, by, why)
 	default:
 	}
 }
@@ -46,7 +55,7 @@ func (v *vigil) conclude(d lifecycle.Decision, deadline time.Time, c conntrack.C
 // measure counts what came late, and from when on nothing holds the pod.
 func (v *vigil) measure(d lifecycle.Decision, c conntrack.Counts, now time.Time) {
 	v.tally.late.Add(float64(v.freedom.arrived(c, v.routed)))
-	v.freedom.saw(c, now)
+	v.freedom.saw(c.Known, v.apart.all(), now)
 	v.freedom.decided(d)
 	if d.Reason == lifecycle.Drained {
 		if due, ok := v.freedom.due(v.withdrawnAt, now); ok {
@@ -67,7 +76,7 @@ func (v *vigil) sayDraining(d lifecycle.Decision, deadline time.Time, c conntrac
 	}
 	switch {
 	case c.Known && c.Blocking() > 0:
-		v.events.draining(v.current(), c, left, deadline.Sub(now), v.begun)
+		v.events.draining(v.current(), c, v.apart.requests, left, deadline.Sub(now), v.begun)
 	case !c.Known && v.unknownBecause() != nil && now.Sub(v.begun) > unknownFor:
 		v.events.unknown(v.current(), deadline.Sub(now), v.unknownBecause())
 	default:
@@ -75,6 +84,22 @@ func (v *vigil) sayDraining(d lifecycle.Decision, deadline time.Time, c conntrac
 	}
 	v.said = true
 }
+
+// sayUnjudged says once that a pod which is to be held for its requests only is held for
+// its sessions.
+func (v *vigil) sayUnjudged(d lifecycle.Decision, now time.Time) {
+	why := v.apart.unjudged
+	if v.excused || why == "" || d.Phase != lifecycle.Draining || now.Sub(v.begun) < judgePatience ||
+		v.apart.sessions == 0 || !v.settingsNow().Until.Any(lifecycle.Until.OfRequests) {
+		return
+	}
+	v.excused = true
+	v.events.unjudged(v.current(), why)
+}
+
+// judgePatience is how long a hook that can tell requests may take to come, where
+// another one of the pod is older.
+const judgePatience = reporterPatience
 
 // unknownBecause says what kept the sessions unknown, or nothing.
 func (v *vigil) unknownBecause() error {
@@ -94,15 +119,4 @@ func (v *vigil) tellFaults() {
 		v.events.partial(pod, names)
 	}
 	v.warned = true
-}
-
-// blocking leaves what a release waits for.
-func blocking(all []conntrack.Session) []conntrack.Session {
-	var left []conntrack.Session
-	for _, s := range all {
-		if s.State == conntrack.Open || s.State == conntrack.Lost {
-			left = append(left, s)
-		}
-	}
-	return left
 }

@@ -2,7 +2,6 @@ package node
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -33,8 +32,10 @@ type drain struct {
 	// released is closed when the hooks may return.
 	released chan struct{}
 
-	// sockets are those of the pod, as far as its hooks tell.
+	// sockets are those of the pod, as far as its hooks tell, judges those of the hooks
+	// that can tell requests.
 	sockets sockets
+	judges  judges
 
 	mu       sync.Mutex
 	pod      *corev1.Pod
@@ -65,6 +66,15 @@ type drain struct {
 	// reported is the latest look at the pod's own sockets that no watch has had yet.
 	reported *conntrack.SocketReport
 
+	// quiet is what hooks may end their wait by, quietSince when that changed last, and
+	// lastWord the one of a hook that has done so.
+	quiet      *lifecycle.WhenQuiet
+	quietSince time.Time
+	lastWord   *lifecycle.Leaving
+	notice     notice
+	// news is closed when held requests may have something to be told, and replaced.
+	news chan struct{}
+
 	// fallback is the longest that a hook sleeps where nobody tells it about sessions.
 	fallback time.Duration
 
@@ -85,7 +95,7 @@ func newDrain(pod *corev1.Pod, first time.Time, inherited bool, c Config) *drain
 	d := &drain{
 		policy: c.Policy, maxDrain: c.MaxDrain, inherited: inherited,
 		log:  c.Logger.With("pod", pod.Namespace+"/"+pod.Name),
-		wake: make(chan struct{}, 1), released: make(chan struct{}),
+		wake: make(chan struct{}, 1), released: make(chan struct{}), news: make(chan struct{}),
 		pod: pod, first: first, state: state{phase: lifecycle.Serving},
 		told: make(map[lifecycle.Malformed]struct{}),
 	}
@@ -316,42 +326,4 @@ func (d *drain) now() state {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.state
-}
-
-// await blocks until the drain is released or a look is asked for, but not for
-// longer than wait or ctx, and returns the answer for a hook.
-func (d *drain) await(ctx context.Context, wait time.Duration, look <-chan struct{}) lifecycle.DrainAnswer {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	asked := false
-	select {
-	case <-d.released:
-	case <-look:
-		asked = true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	answer := d.answer(time.Now())
-	answer.Look = asked && !answer.Released()
-	return answer
-}
-
-func (d *drain) answer(now time.Time) lifecycle.DrainAnswer {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c := d.state.counts
-	a := lifecycle.DrainAnswer{Phase: d.state.phase.String(), Reason: d.state.reason, Source: c.Source.String(), Mark: marks.mark(now)}
-	// A deadline by a grace period that is not certain yet would bind the hook.
-	if d.confirmed {
-		left := max(0, d.deadline.Sub(now)).Seconds()
-		a.RemainingSeconds = &left
-	}
-	if c.Known {
-		a.Open, a.Idle, a.Lost = &c.Open, &c.Idle, &c.Lost
-		if d.state.cut {
-			cut := c.Blocking()
-			a.Cut = &cut
-		}
-	}
-	return a
 }

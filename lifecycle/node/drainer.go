@@ -17,6 +17,7 @@ type watch interface {
 	Counts() conntrack.Counts
 	Confirm(context.Context) (conntrack.Counts, error)
 	Sessions() []conntrack.Session
+	Others() []netip.AddrPort
 	Report(conntrack.SocketReport)
 	Unreported()
 	Err() error

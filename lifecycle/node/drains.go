@@ -62,6 +62,13 @@ func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time,
 	return d
 }
 
+// of returns the drain of a pod, or nil.
+func (all *drains) of(uid types.UID) *drain {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.byUID[uid]
+}
+
 // changed takes in the pod as it is now.
 func (all *drains) changed(pod *corev1.Pod, gone bool) {
 	all.mu.Lock()

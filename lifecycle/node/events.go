@@ -25,6 +25,9 @@ const (
 	reasonDisabled      = "DrainDisabled"
 	reasonAtDeletion    = "SessionsAtDeletion"
 	reasonMissed        = "MissedHook"
+	reasonUnjudged      = "HeldForSessions"
+	reasonNotified      = "Notified"
+	reasonNotifyFailed  = "NotifyFailed"
 )
 
 // maxPeers is how many sessions an Event names.
@@ -36,9 +39,17 @@ const maxPeers = 5
 type events struct{ recorder record.EventRecorder }
 
 // draining says what a pod is held for.
-func (e events) draining(pod *corev1.Pod, c conntrack.Counts, left []conntrack.Session, remaining time.Duration, begun time.Time) {
+func (e events) draining(pod *corev1.Pod, c conntrack.Counts, requests int, left []conntrack.Session, remaining time.Duration, begun time.Time) {
+	what := number(c.Blocking(), "session")
+	switch {
+	case requests == 0:
+	case requests == c.Blocking():
+		what = "a moment without a request on " + what
+	default:
+		what += fmt.Sprintf(", for %d of them only until a moment without a request", requests)
+	}
 	e.recorder.Eventf(pod, corev1.EventTypeNormal, reasonDraining, "Waiting up to %s for %s%s: %s",
-		inSeconds(remaining), number(c.Blocking(), "session"), details(c), peers(left, begun))
+		inSeconds(remaining), what, details(c), peers(left, begun))
 }
 
 // unknown says that a pod is held because nobody knows whether it has sessions.
@@ -93,8 +104,9 @@ func details(c conntrack.Counts) string {
 	return " (" + strings.Join(all, ", ") + ")"
 }
 
-// drained says that nothing holds it any more.
-func (e events) drained(pod *corev1.Pod, c conntrack.Counts, waited time.Duration) {
+// drained says that nothing holds it any more, how many sessions are left to the
+// application, and what another policy would have saved.
+func (e events) drained(pod *corev1.Pod, c conntrack.Counts, left int, waited, saved time.Duration) {
 	text := "The last session has ended"
 	if c.Peak == 0 {
 		text = "There was no session"
@@ -105,7 +117,10 @@ func (e events) drained(pod *corev1.Pod, c conntrack.Counts, waited time.Duratio
 	if c.Idle > 0 {
 		text += fmt.Sprintf(", %d idle left out", c.Idle)
 	}
-	e.recorder.Eventf(pod, corev1.EventTypeNormal, reasonDrained, "%s; released %s after the first hook began", text, inSeconds(waited))
+	if left > 0 {
+		text += fmt.Sprintf(", %s left to the application", number(left, "session"))
+	}
+	e.recorder.Eventf(pod, corev1.EventTypeNormal, reasonDrained, "%s; released %s after the first hook began%s", text, inSeconds(waited), earlier(saved))
 }
 
 // withdrawn says that a pod is sent nothing new, which is all that it waited for.
@@ -139,7 +154,7 @@ func (e events) deaf(node, address string, why error) {
 }
 
 // expired says what was cut.
-func (e events) expired(pod *corev1.Pod, c conntrack.Counts, left []conntrack.Session, waited time.Duration, begun time.Time, why error) {
+func (e events) expired(pod *corev1.Pod, c conntrack.Counts, left []conntrack.Session, waited time.Duration, begun time.Time, why error, saved time.Duration) {
 	text := fmt.Sprintf("The time was up after %s: %s cut, %d of them active%s: %s",
 		inSeconds(waited), number(c.Blocking(), "session"), c.Active, details(c), peers(left, begun))
 	if !c.Known {
@@ -150,7 +165,7 @@ func (e events) expired(pod *corev1.Pod, c conntrack.Counts, left []conntrack.Se
 	} else if c.Blocking() == 0 {
 		text = fmt.Sprintf("The time was up after %s, while a connection was being made", inSeconds(waited))
 	}
-	e.recorder.Event(pod, corev1.EventTypeWarning, reasonDrainExpired, text)
+	e.recorder.Event(pod, corev1.EventTypeWarning, reasonDrainExpired, text+earlier(saved))
 }
 
 // released says who ended the drain.

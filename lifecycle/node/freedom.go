@@ -25,12 +25,12 @@ type freedom struct {
 // changed notes that the kernel told something.
 func (f *freedom) changed(now time.Time) { f.heard = now }
 
-// saw takes in what is known now. The end of the last session is when the change
+// saw takes in what is known now, and how many sessions hold. The end of the last session is when the change
 // that showed it was heard, not when it was looked at.
-func (f *freedom) saw(c conntrack.Counts, now time.Time) {
+func (f *freedom) saw(known bool, holding int, now time.Time) {
 	switch {
-	case !c.Known || c.Blocking() > 0:
-		f.held = f.held || c.Blocking() > 0
+	case !known || holding > 0:
+		f.held = f.held || holding > 0
 		f.since = time.Time{}
 	case f.since.IsZero():
 		f.since = now

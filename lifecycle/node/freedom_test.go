@@ -44,7 +44,7 @@ func TestReleaseDelay(t *testing.T) {
 				if l.heard > 0 {
 					f.changed(at(l.heard))
 				}
-				f.saw(l.counts, at(l.at))
+				f.saw(l.counts.Known, l.counts.Blocking(), at(l.at))
 				d := lifecycle.Decision{Phase: lifecycle.Draining}
 				if l.settles > 0 {
 					d = lifecycle.Decision{Phase: lifecycle.Settling, Next: at(l.settles)}

@@ -139,7 +139,8 @@ func (h *Helper) Run(ctx context.Context) error {
 	api := &server{
 		pods: h.pods, drains: h.drains, own: h.own, identity: h.identity,
 		log: h.config.Logger, life: ctx, calls: h.beginnings.calls,
-		delayed: func(delay time.Duration) { h.tally.delay.Observe(delay.Seconds()) },
+		delayed:  func(delay time.Duration) { h.tally.delay.Observe(delay.Seconds()) },
+		notified: h.events.notified,
 	}
 	for _, a := range h.config.Addresses {
 		h.serve(ctx, g, a, h.config.APIPort, api.http(), api.knows)

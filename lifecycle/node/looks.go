@@ -58,10 +58,11 @@ func (v *vigil) consult(c conntrack.Counts, now time.Time) (pending bool) {
 		return false // nothing is known
 	}
 	since(&l.knownSince, c.Known, now)
-	since(&l.zeroSince, c.Known && c.Blocking() == 0, now)
+	since(&l.zeroSince, c.Known && v.apart.all() == 0, now)
 	l.next = time.Time{}
 	if !l.round.IsZero() && now.Sub(l.round) > 2*lookEvery {
 		v.sockets.excuse(now) // this process stood still, and no hook could be heard
+		v.judges.excuse(now)
 	}
 	l.round = now
 	if !v.sockets.reporting(now) {

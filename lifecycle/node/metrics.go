@@ -30,7 +30,7 @@ func newTally(r prometheus.Registerer) *tally {
 		}, []string{"reason"}),
 		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "conndrain_sessions_cut_total",
-			Help: "Sessions that still blocked when their pod was released at its deadline, by whether a packet came in their last 5 s.",
+			Help: "Sessions that still blocked when their pod was released at its deadline, by whether a packet came in their last 5 s; as active also requests that were in flight at a release between requests.",
 		}, []string{"activity"}),
 		late: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "conndrain_new_sessions_after_withdrawal_total",
@@ -130,32 +130,37 @@ func (g gauges) Collect(c chan<- prometheus.Metric) {
 
 func (g gauges) collectDrains(c chan<- prometheus.Metric) {
 	phases := make(map[lifecycle.Phase]int)
-	var open, idle, lost int
+	var open, idle, lost, between int
 	for _, d := range g.list() {
 		s := d.now()
 		phases[s.phase]++
 		if s.phase == lifecycle.Released {
 			continue
 		}
-		open, idle, lost = open+s.counts.Open, idle+s.counts.Idle, lost+s.counts.Lost
+		rest := min(s.counts.Open, d.sight.restful(d.judges.classes(time.Now())))
+		open, between, idle, lost = open+s.counts.Open-rest, between+rest, idle+s.counts.Idle, lost+s.counts.Lost
 		if s.phase == lifecycle.Serving || !s.counts.Known {
 			continue
 		}
 		name := d.name()
-		inStates(s.counts.Open, s.counts.Idle, s.counts.Lost, func(n int, state string) {
+		inStates(s.counts.Open-rest, rest, s.counts.Idle, s.counts.Lost, func(n int, state string) {
 			c <- prometheus.MustNewConstMetric(podSessionsDesc, prometheus.GaugeValue, float64(n), name.Namespace, name.Name, state)
 		})
 	}
 	for p := lifecycle.Serving; p <= lifecycle.Released; p++ {
 		c <- prometheus.MustNewConstMetric(drainsDesc, prometheus.GaugeValue, float64(phases[p]), p.String())
 	}
-	inStates(open, idle, lost, func(n int, state string) {
+	inStates(open, between, idle, lost, func(n int, state string) {
 		c <- prometheus.MustNewConstMetric(sessionsDesc, prometheus.GaugeValue, float64(n), state)
 	})
 }
 
-func inStates(open, idle, lost int, f func(n int, state string)) {
+// stateBetween is that of open sessions without a request in flight.
+const stateBetween = "between_requests"
+
+func inStates(open, between, idle, lost int, f func(n int, state string)) {
 	f(open, conntrack.Open.String())
+	f(between, stateBetween)
 	f(idle, conntrack.Idle.String())
 	f(lost, conntrack.Lost.String())
 }

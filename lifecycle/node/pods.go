@@ -212,6 +212,7 @@ func trimPod(pod *corev1.Pod) {
 		InitContainers:                trimContainers(pod.Spec.InitContainers),
 		TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
 		HostNetwork:                   pod.Spec.HostNetwork,
+		ShareProcessNamespace:         pod.Spec.ShareProcessNamespace,
 		Priority:                      pod.Spec.Priority,
 	}
 	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, PodIPs: pod.Status.PodIPs}

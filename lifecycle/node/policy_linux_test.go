@@ -117,7 +117,7 @@ func TestAnnotationsChangeInTheMiddle(t *testing.T) {
 func TestMalformedAnnotationsAreTold(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, annotated(map[string]string{
-		"conndrain.io/until": "requests", "conndrain.io/settle": "soon", "conndrain.io/typo": "x",
+		"conndrain.io/until": "8080=requests,8080=sessions", "conndrain.io/settle": "soon", "conndrain.io/typo": "x",
 		"conndrain.io/ports": "nowhere", "conndrain.io/reserve": "2m", "example.com/other": "x",
 	}), quick)
 	c := s.connect(s.serve())
@@ -132,7 +132,7 @@ func TestMalformedAnnotationsAreTold(t *testing.T) {
 		t.Errorf("reason %s, want %s", a.Reason, lifecycle.Drained)
 	}
 	for _, says := range []string{
-		`conndrain.io/until: "requests" is not built yet and sessions is used`, `conndrain.io/settle: "soon" is not a duration`,
+		`conndrain.io/until: "8080=requests,8080=sessions" says two things of port 8080`, `conndrain.io/settle: "soon" is not a duration`,
 		"conndrain.io/typo is not known", `conndrain.io/ports: "nowhere"`, `conndrain.io/reserve: "2m" leaves nothing of the 60 s`,
 	} {
 		s.eventNaming("MalformedAnnotation: ", says)

@@ -48,6 +48,8 @@ type server struct {
 	// its hook was told.
 	calls   func(types.UID)
 	delayed func(time.Duration)
+	// notified hears how a pod's application was told of its drain.
+	notified func(pod *corev1.Pod, what *lifecycle.Notify, failure string)
 	// own are the node's addresses, whose callers identity knows.
 	own      func() ([]netip.Addr, error)
 	identity *identity
@@ -133,6 +135,10 @@ func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, status, lifecycle.DrainAnswer{Message: "read request: " + err.Error()})
 		return
 	}
+	if request.Leaving != nil {
+		s.leave(w, pod, request)
+		return
+	}
 	elapsed := lifecycle.Seconds(request.ElapsedSeconds)
 	started := arrived.Add(-elapsed)
 	d := s.drains.join(s.life, pod, started, elapsed < justStarted && s.pods.wasTerminating(pod.UID))
@@ -143,8 +149,12 @@ func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 	}
 	s.calls(pod.UID)
 	d.wantsSleep(lifecycle.Seconds(request.FallbackSleepSeconds))
+	defer d.judges.hear(request, arrived)()
 	look := d.hear(request, arrived)
 	defer d.sockets.leave(look)
+	hook := newCaller(request, arrived, look)
+	d.met(&hook)
+	s.tell(d, request)
 	wait := min(lifecycle.Seconds(request.WaitSeconds), lifecycle.MaxWait)
 	c := http.NewResponseController(w)
 	// The request is read; now its answer may take its time.
@@ -155,17 +165,43 @@ func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 	ctx, stop := context.WithCancel(r.Context())
 	defer stop()
 	defer context.AfterFunc(s.life, stop)()
-	a := d.await(ctx, wait, look)
-	if a.Released() && elapsed > 0 && d.over(started) {
+	a := d.await(ctx, wait, &hook)
+	switch {
+	case a.Released() && elapsed > 0 && d.over(started):
 		// What it is told by rests on a look from before it began: its next request
 		// begins another drain.
 		a = lifecycle.DrainAnswer{Phase: lifecycle.Serving.String(), Mark: a.Mark}
+	case s.life.Err() != nil:
+		a.WhenQuiet = nil // nobody is left to take it back
 	}
 	s.answer(w, http.StatusOK, a)
 	if a.Released() {
 		if delay, ok := d.free.answered(time.Now()); ok {
 			s.delayed(delay)
 		}
+	}
+}
+
+// leave takes in the last word of a hook. It begins no drain: who has none is done.
+func (s *server) leave(w http.ResponseWriter, pod *corev1.Pod, request lifecycle.DrainRequest) {
+	s.calls(pod.UID)
+	d := s.drains.of(pod.UID)
+	if d == nil {
+		s.answer(w, http.StatusOK, lifecycle.DrainAnswer{Message: "the pod has no drain here"})
+		return
+	}
+	s.tell(d, request)
+	d.leave(*request.Leaving)
+	s.answer(w, http.StatusOK, d.answer(time.Now()))
+}
+
+// tell tells people how a hook has told the application.
+func (s *server) tell(d *drain, request lifecycle.DrainRequest) {
+	if request.Notified == nil {
+		return
+	}
+	if pod, what, failure, ok := d.result(*request.Notified); ok {
+		s.notified(pod, what, failure)
 	}
 }
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +20,11 @@ type sight struct {
 	// left are the peers at the release, more how many there were beyond them.
 	left []lifecycle.Peer
 	more int
+	// between is how many of them had no request in flight at the release.
+	between *int
+	// untils and served are the policies by which sessions hold.
+	untils lifecycle.Untils
+	served []uint16
 	// fault is why the sessions are unknown.
 	fault error
 	// begun is since when sessions are known to be new.
@@ -39,23 +45,87 @@ func (s *sight) notes(fault error) {
 	s.fault = fault
 }
 
-// closes keeps what is shown of the sessions at the release: not the sessions
-// themselves, of which there may be thousands for as long as the pod is there.
-func (s *sight) closes(left []conntrack.Session) {
+// counts keeps by which policies sessions hold.
+func (s *sight) counts(u lifecycle.Untils, served []uint16) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.left, s.more = peersOf(left, s.begun, time.Now())
+	s.untils, s.served = u, served
+}
+
+// closes keeps what is shown of the sessions at the release: not the sessions
+// themselves, of which there may be thousands for as long as the pod is there.
+func (s *sight) closes(left []conntrack.Session, of *lifecycle.RequestReport) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left, s.more = peersOf(left, of, s.begun, time.Now())
+	s.between = between(left, of)
 	s.sessions = nil
 }
 
-func (s *sight) peers(now time.Time) ([]lifecycle.Peer, int) {
+// peers are those that hold the pod, and how many more there are. between is how many of
+// the open ones have no request in flight, nil where nobody tells.
+func (s *sight) peers(of *lifecycle.RequestReport, now time.Time) (_ []lifecycle.Peer, more int, _ *int) {
 	s.mu.Lock()
-	look, begun, left, more := s.sessions, s.begun, s.left, s.more
+	look, begun, left, more, idle, u, served := s.sessions, s.begun, s.left, s.more, s.between, s.untils, s.served
 	s.mu.Unlock()
 	if look == nil {
-		return left, more
+		return left, more, idle
 	}
-	return peersOf(blocking(look()), begun, now)
+	all := holders(look(), u, served)
+	left, more = peersOf(all, of, begun, now)
+	return left, more, between(all, of)
+}
+
+// restful is how many open sessions have no request in flight, 0 where nobody tells.
+func (s *sight) restful(of *lifecycle.RequestReport) int {
+	s.mu.Lock()
+	look := s.sessions
+	s.mu.Unlock()
+	if look == nil || of == nil {
+		return 0
+	}
+	return *between(look(), of)
+}
+
+// betweenRequests is the word of connections without a request in flight, classWords
+// are all that a hook may say.
+const betweenRequests = "between"
+
+var classWords = []string{"owes", "sending", "streaming", betweenRequests, "unknown"}
+
+// between counts the open sessions without a request in flight. A hook names no more
+// clients than lifecycle.MaxClassedPeers.
+func between(all []conntrack.Session, of *lifecycle.RequestReport) *int {
+	if of == nil {
+		return nil
+	}
+	n, open := 0, 0
+	for _, s := range all {
+		if s.State != conntrack.Open || s.Protocol != conntrack.TCP {
+			continue
+		}
+		open++
+		if of.Classes[betweenRequests].Has(s.Client) {
+			n++
+		}
+	}
+	if told := of.Counts[betweenRequests]; told > len(of.Classes[betweenRequests]) {
+		n = max(n, min(told, open))
+	}
+	return &n
+}
+
+// classOf is the word for what a client's connection is doing, empty where nobody tells.
+func classOf(peer netip.AddrPort, of *lifecycle.RequestReport) string {
+	if of == nil {
+		return ""
+	}
+	for _, class := range classWords {
+		if of.Classes[class].Has(peer) {
+			return class
+		}
+	}
+	return ""
 }
 
 func (s *sight) unknown() string {
@@ -68,12 +138,15 @@ func (s *sight) unknown() string {
 }
 
 // peersOf are the first of the sessions, in their order, and how many more there are.
-func peersOf(all []conntrack.Session, begun, now time.Time) ([]lifecycle.Peer, int) {
+func peersOf(all []conntrack.Session, of *lifecycle.RequestReport, begun, now time.Time) ([]lifecycle.Peer, int) {
 	n := min(len(all), lifecycle.MaxPeers)
 	peers := make([]lifecycle.Peer, 0, n)
 	for _, s := range all[:n] {
 		p := lifecycle.Peer{
 			Client: s.Client, Port: s.Server.Port(), Protocol: s.Protocol.String(), State: s.State.String(),
+		}
+		if s.Protocol == conntrack.TCP {
+			p.Request = classOf(s.Client, of)
 		}
 		if isNew(s, begun) {
 			age := now.Sub(s.FirstSeen).Seconds()
@@ -115,7 +188,11 @@ func (d *drain) status(now time.Time) lifecycle.DrainStatus {
 	} else {
 		s.Unknown = d.sight.unknown()
 	}
-	s.Peers, s.MorePeers = d.sight.peers(now)
+	var between *int
+	s.Peers, s.MorePeers, between = d.sight.peers(d.judges.classes(now), now)
+	if c.Known {
+		s.Between = between
+	}
 	return s
 }
 

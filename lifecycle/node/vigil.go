@@ -45,8 +45,17 @@ type vigil struct {
 	fault   error
 	looks   looks
 	pending bool // the sockets have not confirmed the counts yet
-	said    bool // by an Event, that the pod waits
-	freedom freedom
+	apart   apart
+	renewAt time.Time // when other clients have to be in the permission
+	endedBy *lifecycle.Leaving
+	saving  saving
+	// orderedAt is when the application was to be told, unsent set once it is said that
+	// it was not, or need not be.
+	orderedAt time.Time
+	unsent    bool
+	said      bool // by an Event, that the pod waits
+	excused   bool // by an Event, that it is held for its sessions instead
+	freedom   freedom
 }
 
 type liveAnswer struct {
@@ -90,17 +99,18 @@ func (v *vigil) run(ctx context.Context) {
 		v.prepare(ctx, now)
 		v.handReport()
 		counts := v.counts()
-		v.pending = v.consult(counts, now)
-		o := v.observe(counts, now)
+		o := v.see(counts, now, false)
 		decision := v.lastLook(lifecycle.Decide(o, now), o, now)
-		if decision.Reason == lifecycle.Drained && o.Policy.Until == lifecycle.UntilSessions {
+		if v.unconfirmed(decision, o) {
 			counts = v.ask(ctx, o.Deadline)
 			now = time.Now()
-			v.pending = v.consult(counts, now)
-			o = v.observe(counts, now)
+			o = v.see(counts, now, true)
 			decision = lifecycle.Decide(o, now)
 		}
-		v.conclude(decision, o.Deadline, counts, now)
+		decision = v.ended(decision)
+		v.permit(decision, now)
+		v.order(decision, now)
+		v.conclude(decision, o, counts, now)
 		if decision.Phase == lifecycle.Released {
 			return
 		}
@@ -135,8 +145,10 @@ func (v *vigil) run(ctx context.Context) {
 // rest is how long nothing has to be done unless something happens.
 func (v *vigil) rest(next, now time.Time) time.Duration {
 	rest := min(next.Sub(now), lookEvery)
-	if look := v.looks.next; !look.IsZero() {
-		rest = min(rest, look.Sub(now))
+	for _, due := range []time.Time{v.looks.next, v.apart.due, v.renewAt} {
+		if !due.IsZero() {
+			rest = min(rest, due.Sub(now))
+		}
 	}
 	return max(0, rest)
 }
@@ -270,6 +282,24 @@ func (v *vigil) ask(ctx context.Context, deadline time.Time) conntrack.Counts {
 	return c
 }
 
+// see takes in the counts, and returns all that a decision rests on. What holds the pod
+// is told apart anew if that is asked for.
+func (v *vigil) see(c conntrack.Counts, now time.Time, anew bool) lifecycle.Observation {
+	v.hold(c, now, anew)
+	v.pending = v.consult(c, now)
+	return v.observe(c, now)
+}
+
+// unconfirmed says whether a decision that lets go has to rest on what the kernel says
+// now: a release, and the first of several permissions.
+func (v *vigil) unconfirmed(d lifecycle.Decision, o lifecycle.Observation) bool {
+	if d.WhenQuiet {
+		before, _ := v.permission()
+		return before == nil
+	}
+	return d.Reason == lifecycle.Drained && o.Policy.Until == lifecycle.UntilSessions
+}
+
 func (v *vigil) observe(c conntrack.Counts, now time.Time) lifecycle.Observation {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -278,7 +308,8 @@ func (v *vigil) observe(c conntrack.Counts, now time.Time) lifecycle.Observation
 		Routed: v.routed, WithdrawnAt: v.withdrawnAt,
 		Deadline: v.deadline,
 		Policy:   v.settings.Over(v.policy),
-		Known:    c.Known, Blocking: c.Blocking(), Opening: c.Opening, LastNew: c.LastNew,
+		Known:    c.Known, Blocking: v.apart.sessions, Requests: v.apart.requests,
+		Opening: c.Opening, LastNew: c.LastNew,
 		SocketsPending: v.pending,
 		ReleasedByUser: v.by != "",
 		Cancelled:      v.cancelled || v.gone,

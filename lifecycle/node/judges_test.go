@@ -1,0 +1,68 @@
+package node
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+func TestJudges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j judges
+		able := lifecycle.DrainRequest{
+			Can: []string{lifecycle.CanJudge}, Sockets: &lifecycle.SocketList{}, Requests: &lifecycle.RequestReport{},
+		}
+		expect := func(when string, want bool, why string) {
+			t.Helper()
+			if got, because := j.can(time.Now()); got != want || because != why {
+				t.Errorf("%s: %t %q, want %t %q", when, got, because, want, why)
+			}
+		}
+		expect("nobody was heard of", false, "")
+		j.hear(lifecycle.DrainRequest{Sockets: &lifecycle.SocketList{}}, time.Now())()
+		expect("an old hook", false, whyOldHook)
+		leave := j.hear(able, time.Now())
+		<-time.After(time.Hour)
+		expect("one that can is here", true, "")
+		leave()
+		<-time.After(reporterPatience - time.Second)
+		expect("it may come back", true, "")
+		<-time.After(2 * time.Second)
+		expect("it did not", false, whyKilled)
+		leave = j.hear(able, time.Now())
+		expect("it did", true, "")
+		blind := able
+		blind.Requests = &lifecycle.RequestReport{Blind: "no\nsock_diag"}
+		j.hear(blind, time.Now())()
+		expect("one cannot see", false, "its hook cannot tell requests: no sock_diag")
+		if j.classes(time.Now()) != nil {
+			t.Error("classes of a hook that cannot tell")
+		}
+		leave()
+		j.hear(able, time.Now())()
+		expect("it can again", true, "")
+		j.gone()
+		expect("it has left by itself", false, whyKilled)
+		without := able
+		without.Sockets = nil
+		j.hear(without, time.Now())()
+		expect("without a list", false, "its hook cannot tell requests: the kernel does not list its sockets")
+	})
+}
+
+// The latest moment without a request counts, whoever saw it.
+func TestQuietAt(t *testing.T) {
+	now := time.Now()
+	var j judges
+	if !j.quietAt().IsZero() {
+		t.Error("a moment before there was one")
+	}
+	for _, ago := range []float64{3, 1, 2} {
+		j.hear(lifecycle.DrainRequest{Can: []string{lifecycle.CanJudge}, Requests: &lifecycle.RequestReport{QuietAgoSeconds: &ago}}, now)()
+	}
+	if got := now.Sub(j.quietAt()); got != time.Second {
+		t.Errorf("%s ago, want 1s", got)
+	}
+}

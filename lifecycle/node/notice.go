@@ -1,0 +1,180 @@
+package node
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+// notice is the order to tell the application that its pod's drain has begun: one hook
+// is to send a request, or each of those that can a signal. The drain's mutex guards
+// it.
+//
+// How a hook is told once. A hook gives back the mark of the last answer that it had.
+// The marks of a hook that was told are kept; one that comes with another mark was
+// not. An answer that was lost on its way is so told again, and no other one. A hook
+// itself carries out one order in its life.
+//
+// What a restart of the helper means: a hook that was told by the one before is told
+// again, and does nothing; where there are several another one may send the request a
+// second time. A hook that was started anew as well may be told nothing; see inherited.
+type notice struct {
+	what *lifecycle.Notify // nil before it is due
+	// can is all that some hook was able to do.
+	can []string
+	// given is how many have been told, last when.
+	given int
+	last  time.Time
+	// with is the mark that the one came with which was to send the request.
+	with string
+	told map[string]*toldHook // by mark
+	// unmarked is set once a hook was told that gives no mark back, again once one was
+	// that may have been told by another helper.
+	unmarked, again bool
+	results         int
+}
+
+// toldHook are the marks that a hook may come with: it has had the last answer, or not.
+type toldHook struct{ marks []string }
+
+const (
+	// noticePatience is how long it may take until a hook that can is there, and
+	// resultPatience until it has said how it went.
+	noticePatience = reporterPatience
+	resultPatience = 20 * time.Second
+)
+
+// owed says whether the hook has to be told. The drain's mutex is held.
+func (n *notice) owed(c *caller) bool {
+	switch {
+	case n.what == nil:
+		return false
+	case n.what.Signal == "":
+		lost := n.results == 0 && c.mark != "" && c.mark == n.with
+		return c.does(lifecycle.CanRequest) && (n.given == 0 || lost)
+	case !c.does(lifecycle.CanSignal):
+		return false
+	case !c.looks:
+		return !n.unmarked
+	}
+	return n.told[c.mark] == nil
+}
+
+// answered notes that the hook is answered with a mark, and with the order or without.
+// The drain's mutex is held.
+func (n *notice) answered(c *caller, mark string, order bool, now time.Time) {
+	if n.what == nil {
+		return
+	}
+	if order {
+		n.given++
+		n.last, n.with = now, c.mark
+		n.again = n.again || c.mark != "" && c.had.IsZero()
+	}
+	if n.what.Signal == "" {
+		return
+	}
+	if !c.looks {
+		n.unmarked = n.unmarked || order
+		return
+	}
+	hook := n.told[c.mark]
+	if hook == nil && !order {
+		return
+	}
+	if hook == nil {
+		n.told[mark] = &toldHook{[]string{mark}}
+		return
+	}
+	for _, m := range hook.marks {
+		if m != c.mark {
+			delete(n.told, m)
+		}
+	}
+	hook.marks = []string{c.mark, mark}
+	n.told[mark] = hook
+}
+
+// order makes the notice due, as soon as the pod is sent nothing new, and says what
+// stands in its way.
+func (v *vigil) order(d lifecycle.Decision, now time.Time) {
+	held := d.Phase == lifecycle.Draining || d.Phase == lifecycle.Settling
+	what := v.settingsNow().Notify
+	if !v.orderedAt.IsZero() {
+		v.sayUnsent(d, now)
+		return
+	}
+	if !held || what == nil {
+		return
+	}
+	v.orderedAt = now
+	pod := v.current()
+	switch {
+	case v.inherited:
+		v.refuse(pod, what, "this node's helper was restarted in the middle of the drain, and the application may have been told before")
+	case what.Signal != "" && pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace:
+		v.refuse(pod, what, "with shareProcessNamespace the first process is not the application: use a URL")
+	default:
+		v.mu.Lock()
+		v.notice.what, v.notice.told = what, make(map[string]*toldHook)
+		v.tellHeld()
+		v.mu.Unlock()
+	}
+}
+
+func (v *vigil) refuse(pod *corev1.Pod, what *lifecycle.Notify, why string) {
+	v.unsent = true
+	v.events.notifyFailed(pod, what, why)
+}
+
+// sayUnsent says once that nobody could be told to send it, or that who was has not
+// come back.
+func (v *vigil) sayUnsent(d lifecycle.Decision, now time.Time) {
+	if v.unsent {
+		return
+	}
+	v.mu.Lock()
+	n := v.notice
+	v.mu.Unlock()
+	late := now.Sub(v.orderedAt) >= noticePatience || d.Phase == lifecycle.Released
+	switch {
+	case n.results > 0 || n.again:
+		v.unsent = true
+	case n.given == 0 && late:
+		v.refuse(v.current(), n.what, n.lacks())
+	case n.given > 0 && now.Sub(n.last) >= resultPatience:
+		v.refuse(v.current(), n.what, "the hook that was to send it has not come back")
+	}
+}
+
+// lacks says why no hook could be told.
+func (n *notice) lacks() string {
+	switch {
+	case n.what.Signal != "" && slices.Contains(n.can, lifecycle.CanRequest):
+		return "a signal needs the exec hook: use a URL with the sidecar"
+	case len(n.can) == 0:
+		return "the pod's hook is too old for it: use the present release of prestop"
+	}
+	return "no hook of the pod is able to"
+}
+
+// maxResults bounds what a pod can have said of it.
+const maxResults = 16
+
+// result takes in how a hook carried it out. It is not ok where nobody has asked for
+// that.
+func (d *drain) result(r lifecycle.Notified) (pod *corev1.Pod, what *lifecycle.Notify, failure string, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	// Who was told by the helper before comes to this one.
+	what = cmp.Or(d.notice.what, d.settings.Notify)
+	if what == nil || d.notice.results >= maxResults {
+		return nil, nil, "", false
+	}
+	d.notice.results++
+	return d.pod, what, clip(r.Failure), true
+}

@@ -1,0 +1,147 @@
+package node
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+const (
+	// permitPause is how long a permission stands before other clients in it are worth
+	// an answer, and permitShare what each of them adds to that. A hook holds for
+	// connections that it was not told of, so that an old list only costs time.
+	permitPause = 100 * time.Millisecond
+	permitShare = 20 * time.Microsecond
+)
+
+// permit lets the hooks end their wait by themselves, or takes that back at once.
+func (v *vigil) permit(d lifecycle.Decision, now time.Time) {
+	v.renewAt = time.Time{}
+	if !d.WhenQuiet {
+		v.drain.permit(nil)
+		return
+	}
+	next := v.whenQuiet()
+	if before, since := v.permission(); before != nil && sameRules(before, next) {
+		if samePeers(before, next) {
+			return
+		}
+		if due := since.Add(permitPause + permitShare*time.Duration(v.apart.named())); now.Before(due) {
+			v.renewAt = due
+			return
+		}
+	}
+	v.drain.permit(next)
+}
+
+// whenQuiet is what a hook has to know to end its wait.
+func (v *vigil) whenQuiet() *lifecycle.WhenQuiet {
+	s := v.settingsNow()
+	q := &lifecycle.WhenQuiet{
+		Requests: v.apart.wide, Strict: v.apart.strict, Ignored: v.apart.ignored,
+		IgnoredPorts:     slices.Concat(sideways(v.current(), v.target.Ports), v.sockets.ownPorts(), leftPorts(v.apart.untils, v.target.Ports)),
+		QuietSeconds:     lifecycle.DefaultQuiet.Seconds(),
+		BusyAfterSeconds: lifecycle.DefaultBusyAfter.Seconds(),
+	}
+	slices.Sort(q.IgnoredPorts)
+	q.IgnoredPorts = slices.Compact(q.IgnoredPorts)
+	if s.Quiet != nil {
+		q.QuietSeconds = s.Quiet.Seconds()
+	}
+	if s.BusyAfter != nil {
+		q.BusyAfterSeconds = s.BusyAfter.Seconds()
+	}
+	return q
+}
+
+// leftPorts are the served ports whose sessions are left to the application.
+func leftPorts(u lifecycle.Untils, served []uint16) []uint16 {
+	if len(served) == 0 {
+		served = slices.Collect(maps.Keys(u.Ports))
+	}
+	return slices.DeleteFunc(slices.Clone(served), func(port uint16) bool { return u.Of(port) != lifecycle.UntilWithdrawn })
+}
+
+func sameRules(a, b *lifecycle.WhenQuiet) bool {
+	return a.QuietSeconds == b.QuietSeconds && a.BusyAfterSeconds == b.BusyAfterSeconds && slices.Equal(a.IgnoredPorts, b.IgnoredPorts)
+}
+
+func samePeers(a, b *lifecycle.WhenQuiet) bool {
+	return maps.Equal(a.Requests, b.Requests) && maps.Equal(a.Strict, b.Strict) && maps.Equal(a.Ignored, b.Ignored)
+}
+
+// permission is what the hooks are told now, and since when.
+func (d *drain) permission() (*lifecycle.WhenQuiet, time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.quiet, d.quietSince
+}
+
+// permit publishes a permission, which does not change any more, or takes it back.
+// Hooks with a request here are answered.
+func (d *drain) permit(q *lifecycle.WhenQuiet) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if q == nil && d.quiet == nil {
+		return
+	}
+	d.quiet, d.quietSince = q, time.Now()
+	d.tellHeld()
+}
+
+// tellHeld makes the held requests look whether there is something for them. The mutex
+// is held.
+func (d *drain) tellHeld() {
+	close(d.news)
+	d.news = make(chan struct{})
+}
+
+// stale says whether the hook goes by a permission, or by none, that is not the present
+// one. What it had from another helper is. The mutex is held.
+func (d *drain) stale(c *caller) bool {
+	switch {
+	case !c.looks || !c.does(lifecycle.CanJudge):
+		return false
+	case c.had.IsZero():
+		return d.quiet != nil || c.mark != ""
+	}
+	return d.quietSince.After(c.had)
+}
+
+// leave takes in the last word of a hook that has ended its wait by itself. Several
+// that leave at once have cut the same requests.
+func (d *drain) leave(l lifecycle.Leaving) {
+	d.judges.gone()
+	d.mu.Lock()
+	if d.lastWord == nil || l.Cut > d.lastWord.Cut {
+		d.lastWord = &l
+	}
+	d.mu.Unlock()
+	d.notify()
+}
+
+// leaving returns the last word that came since the last call, or nil.
+func (d *drain) leaving() *lifecycle.Leaving {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.lastWord
+	d.lastWord = nil
+	return l
+}
+
+// ended lets all hooks go where one has gone by itself, unless something came that
+// holds the others.
+func (v *vigil) ended(d lifecycle.Decision) lifecycle.Decision {
+	l := v.leaving()
+	if l == nil || d.Phase == lifecycle.Released {
+		return d
+	}
+	if before, _ := v.permission(); before == nil || !d.WhenQuiet {
+		v.log.Info("a hook has ended its wait by itself, and something holds the others", "phase", d.Phase.String())
+		return d
+	}
+	v.endedBy = &lifecycle.Leaving{Cut: max(0, min(l.Cut, v.apart.requests))}
+	return lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Drained}
+}

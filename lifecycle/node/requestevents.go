@@ -1,0 +1,61 @@
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/conndrain/conndrain/conntrack"
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+// quiet says that a pod was let go at a moment without a request, or with few of them.
+func (e events) quiet(pod *corev1.Pod, c conntrack.Counts, cut int, waited time.Duration) {
+	left := number(c.Blocking(), "session")
+	if cut > 0 {
+		e.recorder.Eventf(pod, corev1.EventTypeWarning, reasonDrained,
+			"%s cut on %s, because no moment came without one (conndrain.io/busy-after); released %s after the first hook began",
+			number(cut, "request"), left, inSeconds(waited))
+		return
+	}
+	e.recorder.Eventf(pod, corev1.EventTypeNormal, reasonDrained,
+		"No request was in flight on the %s left; released %s after the first hook began", left, inSeconds(waited))
+}
+
+// earlier says what another policy would have saved, where that is worth a word.
+func earlier(saved time.Duration) string {
+	if saved <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(". With conndrain.io/until: requests it would have been released %s earlier, if its clients speak HTTP/1", inSeconds(saved))
+}
+
+// unjudged says why a pod is held for its sessions although it asks for less.
+func (e events) unjudged(pod *corev1.Pod, why string) {
+	e.recorder.Eventf(pod, corev1.EventTypeWarning, reasonUnjudged,
+		"conndrain.io/until asks for requests, but the pod is held until its sessions have ended: %s", why)
+}
+
+// notified says that the application was told, or why it was not.
+func (e events) notified(pod *corev1.Pod, what *lifecycle.Notify, failure string) {
+	if failure != "" {
+		e.notifyFailed(pod, what, failure)
+		return
+	}
+	e.recorder.Eventf(pod, corev1.EventTypeNormal, reasonNotified, "The application was told that it will end, by %s", spoken(what))
+}
+
+func (e events) notifyFailed(pod *corev1.Pod, what *lifecycle.Notify, why string) {
+	e.recorder.Eventf(pod, corev1.EventTypeWarning, reasonNotifyFailed,
+		"The application was not told that it will end, by %s: %s", spoken(what), why)
+}
+
+// spoken is how the annotation writes it.
+func spoken(n *lifecycle.Notify) string {
+	if n.Signal != "" {
+		return n.Signal
+	}
+	return fmt.Sprintf("%s %s://:%d%s", cmp.Or(n.Method, "POST"), n.Scheme, n.Port, n.Path)
+}
