@@ -113,7 +113,6 @@ func (d *drain) stale(c *caller) bool {
 // leave takes in the last word of a hook that has ended its wait by itself. Several
 // that leave at once have cut the same requests.
 func (d *drain) leave(l lifecycle.Leaving) {
-	d.judges.gone()
 	d.mu.Lock()
 	if d.lastWord == nil || l.Cut > d.lastWord.Cut {
 		d.lastWord = &l
@@ -139,6 +138,7 @@ func (v *vigil) ended(d lifecycle.Decision) lifecycle.Decision {
 		return d
 	}
 	if before, _ := v.permission(); before == nil || !d.WhenQuiet {
+		v.judges.gone()
 		v.log.Info("a hook has ended its wait by itself, and something holds the others", "phase", d.Phase.String())
 		return d
 	}

@@ -1,0 +1,382 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+// judge is a hook that can tell requests, as the wire has it. It says what the test
+// wants it to.
+type judge struct {
+	*scene
+	begun    time.Time
+	can      []string
+	mark     string
+	says     *lifecycle.RequestReport
+	notified *lifecycle.Notified
+
+	mu    sync.Mutex
+	lives []session
+}
+
+func (s *scene) judge(lives ...session) *judge {
+	return &judge{
+		scene: s, begun: time.Now(), lives: lives, says: &lifecycle.RequestReport{},
+		can: []string{lifecycle.CanJudge, lifecycle.CanRequest, lifecycle.CanSignal},
+	}
+}
+
+// sees are the pod's sockets from now on.
+func (j *judge) sees(lives ...session) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lives = lives
+}
+
+func clientOf(c session) netip.AddrPort { return netip.MustParseAddrPort(c.server.RemoteAddr().String()) }
+
+// polls asks once, with what the pod's sockets are now.
+func (j *judge) polls(wait time.Duration) lifecycle.DrainAnswer {
+	j.Helper()
+	var inbound []lifecycle.Socket
+	j.mu.Lock()
+	for _, c := range j.lives {
+		inbound = append(inbound, lifecycle.Socket{Local: netip.MustParseAddrPort(c.server.LocalAddr().String()), Peer: clientOf(c)})
+	}
+	j.mu.Unlock()
+	list := lifecycle.NewSocketList([]uint16{j.lab.PodPort}, inbound, nil, nil)
+	list.Mark = j.mark
+	a := j.ask(lifecycle.DrainRequest{
+		ElapsedSeconds: time.Since(j.begun).Seconds(), WaitSeconds: wait.Seconds(),
+		Can: j.can, Sockets: &list, Requests: j.says, Notified: j.notified,
+	})
+	j.mark, j.notified = a.Mark, nil
+	return a
+}
+
+// permitted polls until it may judge, or may not any more.
+func (j *judge) permitted(want bool) lifecycle.DrainAnswer {
+	j.Helper()
+	var a lifecycle.DrainAnswer
+	j.eventually(fmt.Sprintf("the permission: %t", want), func() error {
+		if a = j.polls(time.Second); (a.WhenQuiet != nil) != want || a.Released() {
+			return fmt.Errorf("%+v", a)
+		}
+		return nil
+	})
+	return a
+}
+
+// released polls until it is.
+func (j *judge) released() (a lifecycle.DrainAnswer) {
+	j.Helper()
+	j.eventually("the release", func() error {
+		if a = j.polls(time.Second); !a.Released() {
+			return fmt.Errorf("%+v", a)
+		}
+		return nil
+	})
+	return a
+}
+
+// leaves is its last word.
+func (j *judge) leaves(cut int) lifecycle.DrainAnswer {
+	j.Helper()
+	return j.ask(lifecycle.DrainRequest{ElapsedSeconds: time.Since(j.begun).Seconds(), Leaving: &lifecycle.Leaving{Cut: cut}})
+}
+
+func until(value string) func(*corev1.Pod) {
+	return annotated(map[string]string{"conndrain.io/until": value})
+}
+
+// A hook that can tell requests is permitted to after the withdrawal and the quiet time,
+// with what it has to know; its last word ends the drain for all hooks.
+func TestLeaveEndsAllHooks(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, func(p *corev1.Pod) {
+		until("requests")(p)
+		p.Annotations["conndrain.io/quiet"], p.Annotations["conndrain.io/busy-after"] = "7s", "0s"
+		p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, corev1.ContainerPort{Name: "admin", ContainerPort: 9090})
+	}, quick)
+	c := s.connect(s.serve())
+	scrape := s.connectTo(s.listen(9090), netip.AddrPortFrom(s.lab.PodAddr, 9090))
+	j := s.judge(c, scrape)
+	s.delete(60)
+	s.reaches(lifecycle.Withdrawing, 1)
+	if a := j.polls(0); a.WhenQuiet != nil {
+		t.Errorf("permitted before the withdrawal: %+v", a.WhenQuiet)
+	}
+	began := time.Now()
+	s.withdraw()
+	q := j.permitted(true).WhenQuiet
+	if settled := time.Since(began); settled < quick.Settle {
+		t.Errorf("permitted after %s, before the quiet time has passed", settled)
+	}
+	if !q.Requests.Has(clientOf(c)) || len(q.Requests) != 1 || !q.Ignored.Has(clientOf(scrape)) || len(q.Strict) > 0 ||
+		!slices.Equal(q.IgnoredPorts, []uint16{9090}) || q.QuietSeconds != 7 || q.BusyAfterSeconds != 0 {
+		t.Errorf("permission %+v", q)
+	}
+	j.says = &lifecycle.RequestReport{
+		Classes: map[string]lifecycle.PeerSet{"between": {clientOf(c): {}, clientOf(scrape): {}}}, Counts: map[string]int{"between": 2},
+	}
+	j.polls(0)
+	if d := s.status().Drains[0]; d.Between == nil || *d.Between != 1 || len(d.Peers) != 1 || d.Peers[0].Request != "between" {
+		t.Errorf("status %+v", d)
+	}
+	s.metric(`conndrain_sessions{state="between_requests"} 1`)
+	s.metric(`conndrain_pod_sessions{namespace="shop",pod="web-1",state="open"} 0`)
+	all := make(chan lifecycle.DrainAnswer, 2)
+	for range cap(all) {
+		go func() { all <- s.hook() }() // of other containers, and older
+	}
+	if a := s.ask(lifecycle.DrainRequest{}); a.Released() || a.WhenQuiet != nil {
+		t.Errorf("a hook that cannot judge gets %+v", a)
+	}
+	j.leaves(0)
+	for range cap(all) {
+		if a := <-all; a.Reason != lifecycle.Drained {
+			t.Errorf("reason %s, want %s", a.Reason, lifecycle.Drained)
+		}
+	}
+	s.eventNaming("Draining: Waiting up to", "for a moment without a request on 1 session: "+clientOf(c).String())
+	s.eventNaming("Drained: No request was in flight on the 1 session left; released")
+	s.metric(`conndrain_sessions_cut_total{activity="active"} 0`)
+}
+
+// What has to be cut is told and counted, and never more than there is.
+func TestLeaveThatCuts(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, until("requests-strict"), quick)
+	c := s.connect(s.serve())
+	j := s.judge(c)
+	s.delete(60)
+	s.withdraw()
+	if q := j.permitted(true).WhenQuiet; len(q.Requests) > 0 || !q.Strict.Has(clientOf(c)) || q.QuietSeconds != 10 || q.BusyAfterSeconds != 10 {
+		t.Errorf("permission %+v", q)
+	}
+	j.leaves(1000)
+	s.eventNaming("Drained: 1 request cut on 1 session, because no moment came without one (conndrain.io/busy-after); released")
+	s.metric(`conndrain_sessions_cut_total{activity="active"} 1`)
+}
+
+// Whatever else holds the pod takes the permission back at once, from a hook whose
+// request is held, and a hook that leaves all the same ends nothing.
+func TestPermissionIsTakenBack(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, func(p *corev1.Pod) {
+		until("9000=sessions,requests")(p)
+		p.Annotations["conndrain.io/ports"] = "http,9000"
+	}, quick)
+	c := s.connect(s.serve())
+	other := s.listen(9000)
+	j := s.judge(c)
+	s.delete(900)
+	s.withdraw()
+	j.leaves(0) // before there was a permission
+	j.permitted(true)
+	held := make(chan lifecycle.DrainAnswer, 1)
+	go func() { held <- j.polls(20 * time.Second) }()
+	began := time.Now()
+	db := s.connectTo(other, netip.AddrPortFrom(s.lab.PodAddr, 9000))
+	j.sees(c, db)
+	for a := range held {
+		if a.WhenQuiet == nil {
+			break
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Fatalf("still permitted after %s: %+v", took, a)
+		}
+		go func() { held <- j.polls(20 * time.Second) }()
+	}
+	j.leaves(0)
+	if a := j.polls(time.Second); a.Released() || a.WhenQuiet != nil {
+		t.Fatalf("answer %+v with a session that holds", a)
+	}
+	db.end(t)
+	j.sees(c)
+	j.permitted(true)
+	j.leaves(0)
+	if a := s.hook(); a.Reason != lifecycle.Drained {
+		t.Errorf("reason %s, want %s", a.Reason, lifecycle.Drained)
+	}
+	s.eventNaming("Drained: No request was in flight on the 1 session left; ")
+}
+
+// A UDP session is none of those that a hook can judge.
+func TestUDPIsNotJudged(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, until("requests"), quick)
+	server, err := s.lab.Pod.ListenPacket(t.Context(), "udp", netip.AddrPortFrom(s.lab.PodAddr, s.lab.PodPort).String())
+	must(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	client, err := s.lab.Client.Dial(t.Context(), "udp", netip.AddrPortFrom(s.lab.ServiceAddr, s.lab.ServicePort).String())
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	send := func() {
+		_, err := client.Write([]byte("ping"))
+		must(t, err)
+	}
+	send()
+	j := s.judge(s.connect(s.serve()))
+	s.delete(900)
+	s.withdraw()
+	s.reaches(lifecycle.Draining, 2)
+	for begin := time.Now(); time.Since(begin) < 3*time.Second; {
+		send()
+		if a := j.polls(200 * time.Millisecond); a.WhenQuiet != nil {
+			t.Fatalf("permitted beside a UDP session: %+v", a.WhenQuiet)
+		}
+	}
+	j.permitted(true) // it is over
+}
+
+// The deadline comes whatever is permitted, and an annotation that changes counts at once.
+func TestPermissionEnds(t *testing.T) {
+	t.Parallel()
+	t.Run("deadline", func(t *testing.T) {
+		t.Parallel()
+		s := newScene(t, until("requests"), quick)
+		j := s.judge(s.connect(s.serve()))
+		s.delete(6)
+		s.withdraw()
+		j.permitted(true)
+		s.eventually("the deadline", func() error {
+			if a := j.polls(5 * time.Second); a.Reason != lifecycle.Expired || a.Cut == nil || *a.Cut != 1 {
+				return fmt.Errorf("%+v", a)
+			}
+			return nil
+		})
+		s.eventNaming("DrainExpired: ", "1 session cut")
+	})
+	t.Run("annotation", func(t *testing.T) {
+		t.Parallel()
+		s := newScene(t, until("sessions"), quick)
+		j := s.judge(s.connect(s.serve()))
+		s.delete(900)
+		s.withdraw()
+		s.reaches(lifecycle.Draining, 1)
+		j.permitted(false)
+		s.annotate(map[string]string{"conndrain.io/until": "requests"})
+		j.permitted(true)
+		s.annotate(map[string]string{"conndrain.io/until": "requests", "conndrain.io/quiet": "1s"})
+		s.eventually("another length of silence", func() error {
+			if a := j.polls(time.Second); a.WhenQuiet == nil || a.WhenQuiet.QuietSeconds != 1 {
+				return fmt.Errorf("%+v", a)
+			}
+			return nil
+		})
+		s.annotate(map[string]string{"conndrain.io/until": "sessions"})
+		j.permitted(false)
+	})
+}
+
+// A helper that is started anew permits nothing before it knows all itself.
+func TestPermissionAfterARestart(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, until("requests"), quick)
+	j := s.judge(s.connect(s.serve()))
+	s.delete(60)
+	s.withdraw()
+	j.permitted(true)
+	s.kill()
+	s.revive()
+	begin := time.Now()
+	if a := j.polls(20 * time.Second); a.WhenQuiet != nil || time.Since(begin) > 10*time.Second {
+		t.Errorf("answer %+v after %s, want at once and without", a, time.Since(begin))
+	}
+	j.leaves(0)
+	if a := j.permitted(true); a.Released() {
+		t.Errorf("answer %+v", a)
+	}
+}
+
+// Where nobody can tell requests a pod is held for its sessions, and that is said once.
+func TestNobodyCanJudge(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*judge)
+		says   string
+	}{
+		"an old hook": {func(j *judge) { j.can, j.says = nil, nil }, "its hook is too old to tell requests"},
+		"no sock_diag": {
+			func(j *judge) { j.says = &lifecycle.RequestReport{Blind: "no TCP_INFO"} }, "its hook cannot tell requests: no TCP_INFO",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, until("requests"), quick)
+			c := s.connect(s.serve())
+			j := s.judge(c)
+			tc.change(j)
+			s.delete(900)
+			s.withdraw()
+			said := func() (n int) {
+				for _, e := range s.events() {
+					if strings.HasPrefix(e, "HeldForSessions: ") && strings.Contains(e, tc.says) {
+						n++
+					}
+				}
+				return n
+			}
+			s.eventually("it is said", func() error {
+				if a := j.polls(time.Second); a.WhenQuiet != nil || a.Released() {
+					t.Fatalf("answer %+v", a)
+				}
+				if said() == 0 {
+					return errors.New("it is not")
+				}
+				return nil
+			})
+			j.leaves(0)
+			if a := j.polls(time.Second); a.Released() {
+				t.Errorf("answer %+v", a)
+			}
+			c.end(t)
+			j.sees()
+			if a := s.hook(); a.Reason != lifecycle.Drained {
+				t.Errorf("reason %s, want %s", a.Reason, lifecycle.Drained)
+			}
+			if n := said(); n != 1 {
+				t.Errorf("said %d times: %q", n, s.events())
+			}
+		})
+	}
+}
+
+// What a policy by requests would have saved is told of a pod that was held for its
+// sessions.
+func TestSavingIsSaid(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, quick)
+	c := s.connect(s.serve())
+	j := s.judge(c)
+	s.delete(60)
+	s.withdraw()
+	s.reaches(lifecycle.Draining, 1)
+	begin := time.Now()
+	s.eventually("a moment without a request, a while ago", func() error {
+		ago := 0.0
+		j.says = &lifecycle.RequestReport{QuietAgoSeconds: &ago}
+		j.polls(100 * time.Millisecond)
+		if time.Since(begin) < 3*leastSaving {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	c.end(t)
+	j.sees()
+	if a := s.hook(); a.Reason != lifecycle.Drained {
+		t.Errorf("reason %s, want %s", a.Reason, lifecycle.Drained)
+	}
+	s.eventNaming("Drained: The last session has ended", "With conndrain.io/until: requests it would have been released ", " s earlier")
+}
