@@ -87,11 +87,11 @@ func (v view) untimed() string {
 		drains := filtered(n.Drains, in(""))
 		for i := range drains {
 			d := &drains[i]
-			d.ElapsedSeconds, d.RemainingSeconds = 0, nil
+			d.ElapsedSeconds, d.RemainingSeconds, d.Between = 0, nil, nil // clients that pause all the time
 			peers := d.Peers
 			d.Peers = nil
 			for _, p := range peers {
-				p.AgeSeconds, p.QuietSeconds = nil, nil
+				p.AgeSeconds, p.QuietSeconds, p.Request = nil, nil, ""
 				d.Peers = append(d.Peers, p)
 			}
 		}

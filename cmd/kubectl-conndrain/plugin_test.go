@@ -97,11 +97,11 @@ func newFake() *fakeCluster {
 		{
 			Namespace: "shop", Pod: "web-1", UID: "uid-web-1", Phase: "draining", StartedAt: start,
 			ElapsedSeconds: 12.3, RemainingSeconds: new(227.7), Source: "conntrack",
-			Open: new(3), Idle: new(1), Lost: new(0), New: new(1),
+			Open: new(3), Idle: new(1), Lost: new(0), New: new(1), Between: new(2),
 			Peers: []lifecycle.Peer{
-				{Client: netip.MustParseAddrPort("10.0.0.5:40001"), Port: 8080, Protocol: "tcp", State: "open", QuietSeconds: new(2.0)},
+				{Client: netip.MustParseAddrPort("10.0.0.5:40001"), Port: 8080, Protocol: "tcp", State: "open", Request: "between", QuietSeconds: new(2.0)},
 				{Client: netip.MustParseAddrPort("10.0.0.6:40002"), Port: 8080, Protocol: "tcp", State: "open"},
-				{Client: netip.MustParseAddrPort("[fd00::7]:40003"), Port: 8080, Protocol: "tcp", State: "open", AgeSeconds: new(4.0), QuietSeconds: new(0.0)},
+				{Client: netip.MustParseAddrPort("[fd00::7]:40003"), Port: 8080, Protocol: "tcp", State: "open", Request: "owes", AgeSeconds: new(4.0), QuietSeconds: new(0.0)},
 			},
 		},
 		{

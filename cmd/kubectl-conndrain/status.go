@@ -35,8 +35,9 @@ current namespace, of all of them (-A), of one node, or one pod with its session
 PHASE is withdrawing (new traffic is still sent to the pod), draining (sessions hold it),
 settling (nothing holds it, but something new may begin) or released (conndrain has let it
 go: what is left are its containers). HELD is the time since its first hook began, LEFT the
-time to the deadline. OPEN and LOST sessions hold it, IDLE ones do not; NEW ones began during
-the drain. FROM are the clients: first those that were there before the drain, then the
+time to the deadline. OPEN and LOST sessions hold it, IDLE ones do not; on BETWEEN of the open
+ones no request is in flight, as far as its hook can tell. NEW ones began during the drain.
+FROM are the clients: first those that were there before the drain, then the
 oldest. A question mark stands for what nobody knows.
 
 A helper that cannot be asked is a row that says why, and exit code 1.`,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -19,16 +20,16 @@ const rowPeers = 2
 // writeTable writes a row for each drain.
 func writeTable(w io.Writer, r report) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "NODE\tNAMESPACE\tPOD\tPHASE\tHELD\tLEFT\tOPEN\tIDLE\tLOST\tNEW\tFROM")
+	fmt.Fprintln(t, "NODE\tNAMESPACE\tPOD\tPHASE\tHELD\tLEFT\tOPEN\tBETWEEN\tIDLE\tLOST\tNEW\tFROM")
 	for _, n := range r.Nodes {
 		for _, d := range n.Drains {
 			fmt.Fprintln(t, strings.Join([]string{
 				n.Node, d.Namespace, d.Pod, phase(d), human(d.ElapsedSeconds), left(d),
-				figure(d.Open), figure(d.Idle), figure(d.Lost), figure(d.New), from(d),
+				figure(d.Open), figure(d.Between), figure(d.Idle), figure(d.Lost), figure(d.New), from(d),
 			}, "\t"))
 		}
 		if n.Error != "" {
-			fmt.Fprintf(t, "%s\t?\t?\tunknown\t?\t?\t?\t?\t?\t?\t%s\n", n.Node, n.Error)
+			fmt.Fprintf(t, "%s\t?\t?\tunknown\t?\t?\t?\t?\t?\t?\t?\t%s\n", n.Node, n.Error)
 		}
 	}
 	return t.Flush()
@@ -81,7 +82,7 @@ func writePeers(w io.Writer, d lifecycle.DrainStatus) error {
 	}
 	fmt.Fprintf(w, "\n%s\n", held)
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "CLIENT\tPORT\tSTATE\tAGE\tQUIET")
+	fmt.Fprintln(t, "CLIENT\tPORT\tSTATE\tREQUEST\tAGE\tQUIET")
 	for _, p := range d.Peers {
 		age, quiet := "before the drain", "?"
 		if p.AgeSeconds != nil {
@@ -90,7 +91,7 @@ func writePeers(w io.Writer, d lifecycle.DrainStatus) error {
 		if p.QuietSeconds != nil {
 			quiet = human(*p.QuietSeconds)
 		}
-		fmt.Fprintf(t, "%s\t%d/%s\t%s\t%s\t%s\n", p.Client, p.Port, p.Protocol, p.State, age, quiet)
+		fmt.Fprintf(t, "%s\t%d/%s\t%s\t%s\t%s\t%s\n", p.Client, p.Port, p.Protocol, p.State, cmp.Or(p.Request, "?"), age, quiet)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -190,7 +190,11 @@ func (d *drain) status(now time.Time) lifecycle.DrainStatus {
 	}
 	var between *int
 	s.Peers, s.MorePeers, between = d.sight.peers(d.judges.classes(now), now)
-	if c.Known {
+	switch {
+	case !c.Known:
+	case c.Open == 0:
+		s.Between = new(int) // nobody has to tell
+	default:
 		s.Between = between
 	}
 	return s
