@@ -140,7 +140,7 @@ func inEffect(u lifecycle.Untils, judged bool) lifecycle.Untils {
 
 // Telling sessions apart costs some microseconds each, and those who hear the kernel's
 // events wait meanwhile. It is done again after holdFactor times what it took.
-const holdFactor = 10
+const holdFactor = 20
 
 // apart is what was last told apart, and for what. It is used by one goroutine.
 type apart struct {

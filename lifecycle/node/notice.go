@@ -54,8 +54,8 @@ func (n *notice) owed(c *caller) bool {
 	case n.what == nil:
 		return false
 	case n.what.Signal == "":
-		lost := n.results == 0 && c.mark != "" && c.mark == n.with
-		return c.does(lifecycle.CanRequest) && (n.given == 0 || lost)
+		lost := c.mark != "" && c.mark == n.with
+		return c.does(lifecycle.CanRequest) && n.results == 0 && (n.given == 0 || lost)
 	case !c.does(lifecycle.CanSignal):
 		return false
 	case !c.looks:
@@ -153,7 +153,13 @@ func (v *vigil) sayUnsent(d lifecycle.Decision, now time.Time) {
 
 // lacks says why no hook could be told.
 func (n *notice) lacks() string {
+	needed := lifecycle.CanRequest
+	if n.what.Signal != "" {
+		needed = lifecycle.CanSignal
+	}
 	switch {
+	case slices.Contains(n.can, needed):
+		return "the pod was released before"
 	case n.what.Signal != "" && slices.Contains(n.can, lifecycle.CanRequest):
 		return "a signal needs the exec hook: use a URL with the sidecar"
 	case len(n.can) == 0:

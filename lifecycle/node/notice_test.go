@@ -62,7 +62,11 @@ func TestNotice(t *testing.T) {
 
 // A request that went well is not sent again, whoever comes with whatever.
 func TestNoticeWithResult(t *testing.T) {
-	n := &notice{what: &lifecycle.Notify{Method: "POST"}}
+	n := &notice{what: &lifecycle.Notify{Method: "POST"}, results: 1} // of an order of the helper before
+	if got := orders(n, lifecycle.CanRequest, "a"); got != "" {
+		t.Errorf("told %q", got)
+	}
+	n = &notice{what: &lifecycle.Notify{Method: "POST"}}
 	orders(n, lifecycle.CanRequest, "a")
 	n.results++
 	if got := orders(n, lifecycle.CanRequest, "a", ""); got != "" {

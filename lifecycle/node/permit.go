@@ -19,7 +19,10 @@ const (
 // permit lets the hooks end their wait by themselves, or takes that back at once.
 func (v *vigil) permit(d lifecycle.Decision, now time.Time) {
 	v.renewAt = time.Time{}
-	if !d.WhenQuiet {
+	switch {
+	case d.Phase == lifecycle.Released:
+		return // that is what the hooks are told next
+	case !d.WhenQuiet:
 		v.drain.permit(nil)
 		return
 	}

@@ -43,7 +43,9 @@ func (j *judge) sees(lives ...session) {
 	j.lives = lives
 }
 
-func clientOf(c session) netip.AddrPort { return netip.MustParseAddrPort(c.server.RemoteAddr().String()) }
+func clientOf(c session) netip.AddrPort {
+	return netip.MustParseAddrPort(c.server.RemoteAddr().String())
+}
 
 // polls asks once, with what the pod's sockets are now.
 func (j *judge) polls(wait time.Duration) lifecycle.DrainAnswer {

@@ -1,0 +1,132 @@
+package node
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+// newVigil is one of a pod with a session that holds for its requests.
+func newVigil() *vigil {
+	d := newDrain(podWithGrace(30, 30), time.Now(), false, Config{Logger: slog.New(slog.DiscardHandler)})
+	v := &vigil{drain: d}
+	v.apart.requests, v.apart.wide = 1, lifecycle.PeerSet{peer(1): {}}
+	return v
+}
+
+var whenQuiet = lifecycle.Decision{Phase: lifecycle.Draining, WhenQuiet: true}
+
+// tells says whether the held requests are told something.
+func (d *drain) tells(do func()) bool {
+	before := d.news
+	do()
+	return d.news != before
+}
+
+// A permission appears and goes at once, and so do other rules; other clients are worth
+// an answer only after a while.
+func TestPermitIsPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVigil()
+		expect := func(when string, want bool, d lifecycle.Decision) {
+			t.Helper()
+			if got := v.tells(func() { v.permit(d, time.Now()) }); got != want {
+				t.Errorf("%s: the held are told: %t", when, got)
+			}
+		}
+		holds := lifecycle.Decision{Phase: lifecycle.Draining}
+		expect("nothing was permitted", false, holds)
+		expect("it appears", true, whenQuiet)
+		expect("it stays", false, whenQuiet)
+		v.apart.wide = lifecycle.PeerSet{peer(1): {}, peer(2): {}}
+		expect("another client", false, whenQuiet)
+		if left := time.Until(v.renewAt); left <= 0 || left > time.Second {
+			t.Errorf("another client is in it after %s", left)
+		}
+		<-time.After(time.Until(v.renewAt))
+		expect("another client, a while later", true, whenQuiet)
+		quiet := time.Second
+		v.settings.Quiet = &quiet
+		expect("another silence", true, whenQuiet)
+		expect("it goes", true, holds)
+		expect("it comes again", true, whenQuiet)
+		expect("the release", false, lifecycle.Decision{Phase: lifecycle.Released})
+	})
+}
+
+// A hook is answered at once where what it goes by is not what is so now.
+func TestStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVigil()
+		judge := func(mark string, had time.Time) *caller {
+			return &caller{can: []string{lifecycle.CanJudge}, looks: true, mark: mark, had: had}
+		}
+		expect := func(what string, want bool, c *caller) {
+			t.Helper()
+			if got := v.stale(c); got != want {
+				t.Errorf("%s: %t, want %t", what, got, want)
+			}
+		}
+		expect("a first request", false, judge("", time.Time{}))
+		expect("of another helper, which may have permitted", true, judge("x-1", time.Time{}))
+		early := time.Now()
+		expect("nothing was permitted", false, judge("1", early))
+		<-time.After(time.Second)
+		v.permit(whenQuiet, time.Now())
+		<-time.After(time.Second)
+		expect("it does not know yet", true, judge("1", early))
+		expect("a first request, with a permission", true, judge("", time.Time{}))
+		expect("it knows", false, judge("2", time.Now()))
+		expect("it cannot judge", false, &caller{looks: true, mark: "1", had: early})
+		knows := judge("2", time.Now())
+		<-time.After(time.Second)
+		v.permit(lifecycle.Decision{Phase: lifecycle.Draining}, time.Now())
+		expect("it was taken back", true, knows)
+	})
+}
+
+// A hook's last word ends a drain only while the pod still may go, and it counts no more
+// requests than there are sessions.
+func TestLastWord(t *testing.T) {
+	holds := lifecycle.Decision{Phase: lifecycle.Draining}
+	for _, tc := range []struct {
+		name      string
+		permitted bool
+		d         lifecycle.Decision
+		words     []int
+		want      lifecycle.Reason
+		cut       int
+	}{
+		{"nobody left", true, whenQuiet, nil, "", 0},
+		{"one left", true, whenQuiet, []int{0}, lifecycle.Drained, 0},
+		{"two left", true, whenQuiet, []int{0, 1, 0}, lifecycle.Drained, 1},
+		{"more than there are", true, whenQuiet, []int{1000}, lifecycle.Drained, 1},
+		{"fewer than none", true, whenQuiet, []int{-1}, lifecycle.Drained, 0},
+		{"something came", true, holds, []int{0}, "", 0},
+		{"never permitted", false, whenQuiet, []int{0}, "", 0},
+		{"released meanwhile", true, lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Expired}, []int{1}, lifecycle.Expired, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := newVigil()
+			if tc.permitted {
+				v.permit(whenQuiet, time.Now())
+			}
+			for _, cut := range tc.words {
+				v.drain.leave(lifecycle.Leaving{Cut: cut})
+			}
+			d := v.ended(tc.d)
+			if d.Reason != tc.want {
+				t.Errorf("reason %q, want %q", d.Reason, tc.want)
+			}
+			if v.endedBy != nil && v.endedBy.Cut != tc.cut || v.endedBy == nil && tc.want == lifecycle.Drained {
+				t.Errorf("ended by %+v, want %d cut", v.endedBy, tc.cut)
+			}
+			if again := v.ended(whenQuiet); tc.words != nil && again.Phase == lifecycle.Released {
+				t.Error("the same word counts twice")
+			}
+		})
+	}
+}
