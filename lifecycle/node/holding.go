@@ -179,7 +179,7 @@ func (v *vigil) hold(c conntrack.Counts, now time.Time, anew bool) {
 		}
 		*a = apart{holding: h, untils: u, at: now, took: time.Since(began), unjudged: why}
 	}
-	v.sight.counts(a.untils, v.target.Ports)
+	v.sight.holdsBy(a.untils, v.target.Ports)
 }
 
 // left are the sessions that hold the pod.

@@ -2,8 +2,12 @@ package node
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"k8s.io/client-go/tools/record"
 
 	"github.com/conndrain/conndrain/lifecycle"
 )
@@ -71,5 +75,85 @@ func TestNoticeWithResult(t *testing.T) {
 	n.results++
 	if got := orders(n, lifecycle.CanRequest, "a", ""); got != "" {
 		t.Errorf("told %q", got)
+	}
+}
+
+// When it is due, and what is said where nobody is told.
+func TestOrder(t *testing.T) {
+	yes := true
+	draining := lifecycle.Decision{Phase: lifecycle.Draining}
+	serving := lifecycle.Decision{Phase: lifecycle.Serving}
+	released := lifecycle.Decision{Phase: lifecycle.Released}
+	hook := func(can ...string) func(*vigil) {
+		return func(v *vigil) { v.met(&caller{can: can}) }
+	}
+	told := func(mark string) func(*vigil) {
+		return func(v *vigil) {
+			c := &caller{can: []string{lifecycle.CanRequest}, looks: true, mark: mark, had: time.Now()}
+			v.answerTo(c, time.Now())
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		signal bool
+		before func(*vigil)
+		first  lifecycle.Decision
+		then   func(*vigil)
+		after  time.Duration
+		last   lifecycle.Decision
+		due    bool
+		says   string
+	}{
+		{"a restart of a container", false, nil, serving, nil, time.Hour, serving, false, ""},
+		{"still routed", false, nil, lifecycle.Decision{Phase: lifecycle.Withdrawing}, nil, 0, lifecycle.Decision{Phase: lifecycle.Withdrawing}, false, ""},
+		{"withdrawn", false, nil, draining, nil, 0, draining, true, ""},
+		{"released at once", false, nil, released, nil, 0, released, false, ""},
+		{"a helper that was restarted", false, func(v *vigil) { v.inherited = true }, draining, nil, time.Hour, draining, false, "this node's helper was restarted"},
+		{"shared processes", true, func(v *vigil) { v.pod.Spec.ShareProcessNamespace = &yes }, draining, nil, 0, draining, false, "use a URL"},
+		{"shared processes and a request", false, func(v *vigil) { v.pod.Spec.ShareProcessNamespace = &yes }, draining, nil, 0, draining, true, ""},
+		{"only old hooks, so far", false, hook(), draining, nil, noticePatience - 1, draining, true, ""},
+		{"only old hooks", false, hook(), draining, nil, noticePatience, draining, true, "is too old for it"},
+		{"only the sidecar", true, hook(lifecycle.CanRequest), draining, nil, noticePatience, draining, true, "a signal needs the exec hook"},
+		{"a hook that can do something else", false, hook(lifecycle.CanJudge), draining, nil, noticePatience, draining, true, "no hook of the pod is able to"},
+		{"released before a hook came", false, hook(lifecycle.CanRequest), draining, nil, 0, released, true, "the pod was released before"},
+		{"a hook that is at it", false, nil, draining, told("1"), resultPatience - 1, draining, true, ""},
+		{"a hook that is gone", false, nil, draining, told("1"), resultPatience, draining, true, "has not come back"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				recorder := record.NewFakeRecorder(10)
+				v := newVigil()
+				v.drainer = &drainer{events: events{recorder}}
+				v.settings.Notify = &lifecycle.Notify{Method: "POST", Scheme: "http", Port: 8080, Path: "/"}
+				if tc.signal {
+					v.settings.Notify = &lifecycle.Notify{Signal: "SIGUSR1"}
+				}
+				if tc.before != nil {
+					tc.before(v)
+				}
+				v.order(tc.first, time.Now())
+				if due := v.notice.what != nil; due != tc.due {
+					t.Errorf("it is due: %t", due)
+				}
+				if tc.then != nil {
+					tc.then(v)
+				}
+				<-time.After(tc.after)
+				for range 3 {
+					v.order(tc.last, time.Now())
+				}
+				close(recorder.Events)
+				var said []string
+				for e := range recorder.Events {
+					said = append(said, e)
+				}
+				switch {
+				case tc.says == "" && len(said) > 0:
+					t.Errorf("said %q", said)
+				case tc.says != "" && (len(said) != 1 || !strings.HasPrefix(said[0], "Warning NotifyFailed ") || !strings.Contains(said[0], tc.says)):
+					t.Errorf("said %q, want once that %s", said, tc.says)
+				}
+			})
+		})
 	}
 }

@@ -31,7 +31,8 @@ func (v *vigil) permit(d lifecycle.Decision, now time.Time) {
 		if samePeers(before, next) {
 			return
 		}
-		if due := since.Add(permitPause + permitShare*time.Duration(v.apart.named())); now.Before(due) {
+		due := since.Add(permitPause + permitShare*time.Duration(v.apart.named()))
+		if now.Before(due) && !holdsAgain(before, next) {
 			v.renewAt = due
 			return
 		}
@@ -73,6 +74,17 @@ func sameRules(a, b *lifecycle.WhenQuiet) bool {
 
 func samePeers(a, b *lifecycle.WhenQuiet) bool {
 	return maps.Equal(a.Requests, b.Requests) && maps.Equal(a.Strict, b.Strict) && maps.Equal(a.Ignored, b.Ignored)
+}
+
+// holdsAgain says whether a client that was to be ignored holds by now, as one does that
+// was idle.
+func holdsAgain(before, next *lifecycle.WhenQuiet) bool {
+	for peer := range before.Ignored {
+		if next.Requests.Has(peer) || next.Strict.Has(peer) {
+			return true
+		}
+	}
+	return false
 }
 
 // permission is what the hooks are told now, and since when.

@@ -48,6 +48,12 @@ func TestPermitIsPublished(t *testing.T) {
 		}
 		<-time.After(time.Until(v.renewAt))
 		expect("another client, a while later", true, whenQuiet)
+		v.apart.wide, v.apart.ignored = lifecycle.PeerSet{peer(1): {}}, lifecycle.PeerSet{peer(2): {}}
+		expect("one that is idle", false, whenQuiet)
+		<-time.After(time.Until(v.renewAt))
+		expect("one that is idle, a while later", true, whenQuiet)
+		v.apart.wide, v.apart.ignored = lifecycle.PeerSet{peer(1): {}, peer(2): {}}, nil
+		expect("one that is idle no more", true, whenQuiet)
 		quiet := time.Second
 		v.settings.Quiet = &quiet
 		expect("another silence", true, whenQuiet)

@@ -45,8 +45,8 @@ func (s *sight) notes(fault error) {
 	s.fault = fault
 }
 
-// counts keeps by which policies sessions hold.
-func (s *sight) counts(u lifecycle.Untils, served []uint16) {
+// holdsBy keeps by which policies sessions hold.
+func (s *sight) holdsBy(u lifecycle.Untils, served []uint16) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.untils, s.served = u, served
