@@ -39,6 +39,28 @@ func TestUntilWithdrawn(t *testing.T) {
 	s.metric(`conndrain_sessions_cut_total{activity="active"} 0`)
 }
 
+// The same of a single port, beside one whose sessions hold.
+func TestUntilOfSinglePorts(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, annotated(map[string]string{"conndrain.io/until": "http=withdrawn,sessions", "conndrain.io/ports": "http,9000"}), quick)
+	s.connect(s.serve())
+	db := s.connectTo(s.listen(9000), netip.AddrPortFrom(s.lab.PodAddr, 9000))
+	s.delete(60)
+	s.withdraw()
+	p := s.prestop()
+	s.reaches(lifecycle.Draining, 2)
+	p.holds(2 * time.Second)
+	s.eventNaming("Draining: Waiting up to", "for 1 session: "+db.client.LocalAddr().String()+" to port 9000/tcp")
+	ended := time.Now()
+	db.end(t)
+	p.returns()
+	if late := time.Since(ended); late > 10*time.Second {
+		t.Errorf("returned %s after the end of what held it", late)
+	}
+	s.eventNaming("Drained: The last session has ended, 1 session left to the application; released")
+	s.metric(`conndrain_sessions_cut_total{activity="active"} 0`)
+}
+
 // P3, P8: ports and idle-after of the annotations decide what holds.
 func TestAnnotatedPortsAndIdleAfter(t *testing.T) {
 	t.Parallel()
