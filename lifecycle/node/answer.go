@@ -94,10 +94,7 @@ func (d *drain) answerLocked(now time.Time) lifecycle.DrainAnswer {
 	}
 	if c.Known {
 		a.Open, a.Idle, a.Lost = &c.Open, &c.Idle, &c.Lost
-		if d.state.cut {
-			cut := c.Blocking()
-			a.Cut = &cut
-		}
+		a.Cut = d.state.cut
 	}
 	return a
 }

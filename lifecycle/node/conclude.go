@@ -12,7 +12,7 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 	pod, waited := v.current(), v.waited(now)
 	v.save(o, now)
 	var left []conntrack.Session
-	if v.watch != nil && c.Blocking() > 0 && (d.Phase == lifecycle.Released || !v.said) {
+	if v.watch != nil && c.Blocking() > 0 && (d.Phase == lifecycle.Released || d.Phase == lifecycle.Draining && !v.said) {
 		v.hold(c, now, true)
 		left = v.left()
 	}
@@ -22,9 +22,13 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 	if d.Phase == lifecycle.Released {
 		v.sight.closes(left, v.judges.classes(now))
 	}
-	v.become(state{phase: d.Phase, reason: d.Reason, counts: c, cut: d.Reason == lifecycle.Expired})
 	// What is left to the application is not what the pod is held for, nor cut.
 	held := v.apart.counts
+	s := state{phase: d.Phase, reason: d.Reason, counts: c}
+	if d.Reason == lifecycle.Expired {
+		s.cut = new(held.Blocking())
+	}
+	v.become(s)
 	v.sayDraining(d, o.Deadline, held, left, now)
 	v.sayUnjudged(d, now)
 	if d.Phase != lifecycle.Released {

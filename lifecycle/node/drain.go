@@ -87,8 +87,8 @@ type state struct {
 	phase  lifecycle.Phase
 	reason lifecycle.Reason
 	counts conntrack.Counts
-	// cut is set where the deadline came first.
-	cut bool
+	// cut is what was cut, where the deadline came first.
+	cut *int
 }
 
 func newDrain(pod *corev1.Pod, first time.Time, inherited bool, c Config) *drain {

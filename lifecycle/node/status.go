@@ -20,7 +20,7 @@ type sight struct {
 	// left are the peers at the release, more how many there were beyond them.
 	left []lifecycle.Peer
 	more int
-	// between is how many of them had no request in flight at the release.
+	// between is how many open sessions had no request in flight at the release.
 	between *int
 	// untils and served are the policies by which sessions hold.
 	untils lifecycle.Untils
@@ -58,7 +58,9 @@ func (s *sight) closes(left []conntrack.Session, of *lifecycle.RequestReport) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left, s.more = peersOf(left, of, s.begun, time.Now())
-	s.between = between(left, of)
+	if s.sessions != nil {
+		s.between = between(s.sessions(), of)
+	}
 	s.sessions = nil
 }
 
@@ -71,8 +73,8 @@ func (s *sight) peers(of *lifecycle.RequestReport, now time.Time) (_ []lifecycle
 	if look == nil {
 		return left, more, idle
 	}
-	all := holders(look(), u, served)
-	left, more = peersOf(all, of, begun, now)
+	all := look()
+	left, more = peersOf(holders(all, u, served), of, begun, now)
 	return left, more, between(all, of)
 }
 
@@ -193,9 +195,9 @@ func (d *drain) status(now time.Time) lifecycle.DrainStatus {
 	switch {
 	case !c.Known:
 	case c.Open == 0:
-		s.Between = new(int) // nobody has to tell
-	default:
-		s.Between = between
+		s.Between = new(0) // nobody has to tell
+	case between != nil:
+		s.Between = new(min(*between, c.Open)) // they are of two moments
 	}
 	return s
 }
