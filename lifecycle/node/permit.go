@@ -13,7 +13,7 @@ const (
 	// an answer, and permitShare what each of them adds to that. A hook holds for
 	// connections that it was not told of, so that an old list only costs time.
 	permitPause = 100 * time.Millisecond
-	permitShare = 20 * time.Microsecond
+	permitShare = 50 * time.Microsecond
 )
 
 // permit lets the hooks end their wait by themselves, or takes that back at once.
