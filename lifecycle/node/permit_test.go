@@ -136,3 +136,35 @@ func TestLastWord(t *testing.T) {
 		})
 	}
 }
+
+// What lets go rests on what the kernel says now: each release but one that looks at no
+// session, and a permission that was not there before.
+func TestUnconfirmed(t *testing.T) {
+	drained := lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Drained}
+	withdrawn := lifecycle.Observation{Policy: lifecycle.Policy{Until: lifecycle.UntilWithdrawn}}
+	for _, tc := range []struct {
+		name      string
+		permitted bool
+		d         lifecycle.Decision
+		o         lifecycle.Observation
+		want      bool
+	}{
+		{"a release", false, drained, lifecycle.Observation{}, true},
+		{"a release, with a permission", true, drained, lifecycle.Observation{}, true},
+		{"a release that looks at no session", false, drained, withdrawn, false},
+		{"the deadline", false, lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Expired}, lifecycle.Observation{}, false},
+		{"a permission", false, whenQuiet, lifecycle.Observation{}, true},
+		{"a permission that stays", true, whenQuiet, lifecycle.Observation{}, false},
+		{"nothing lets go", false, lifecycle.Decision{Phase: lifecycle.Draining}, lifecycle.Observation{}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := newVigil()
+			if tc.permitted {
+				v.permit(whenQuiet, time.Now())
+			}
+			if got := v.unconfirmed(tc.d, tc.o); got != tc.want {
+				t.Errorf("%t, want %t", got, tc.want)
+			}
+		})
+	}
+}

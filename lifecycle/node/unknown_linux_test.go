@@ -97,3 +97,22 @@ func TestP22UnknownAtTheDeadlineIsNotDrained(t *testing.T) {
 	}
 	s.eventNaming("DrainExpired: ", "what was cut is unknown", errFog.Error())
 }
+
+// P22: and nobody is permitted to judge what cannot be confirmed.
+func TestP22UnknownIsNotPermitted(t *testing.T) {
+	t.Parallel()
+	s, fog := newFoggy(t)
+	j := s.judge(s.connect(s.serve()))
+	s.annotate(map[string]string{"conndrain.io/until": "requests"})
+	s.delete(900)
+	s.withdraw()
+	j.permitted(true)
+	fog.Store(true)
+	j.permitted(false)
+	j.leaves(0)
+	if a := j.polls(time.Second); a.Released() || a.WhenQuiet != nil {
+		t.Errorf("answer %+v, want nothing permitted", a)
+	}
+	fog.Store(false)
+	j.permitted(true)
+}
