@@ -96,6 +96,32 @@ type grpcService struct {
 	testpb.UnimplementedTestServiceServer
 }
 
+// countStream counts each call as a transfer.
+func (s *Server) countStream(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	counted := &countedStream{ServerStream: stream, served: &s.served}
+	defer func() {
+		if counted.end != nil {
+			counted.end()
+		}
+	}()
+	return handle(service, counted)
+}
+
+// countedStream is one call, which begins with what it asks for.
+type countedStream struct {
+	grpc.ServerStream
+	served *served
+	end    func()
+}
+
+func (c *countedStream) RecvMsg(m any) error {
+	err := c.ServerStream.RecvMsg(m)
+	if r, ok := m.(*testpb.StreamingOutputCallRequest); ok && err == nil && c.end == nil {
+		c.end = c.served.begin(len(r.GetResponseParameters()) > 0 && r.GetResponseParameters()[0].GetIntervalUs() > 0)
+	}
+	return err
+}
+
 func (grpcService) StreamingOutputCall(r *testpb.StreamingOutputCallRequest,
 	stream grpc.ServerStreamingServer[testpb.StreamingOutputCallResponse]) error {
 	for _, p := range r.GetResponseParameters() {

@@ -76,6 +76,12 @@ func serveDownload(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// lasts says whether the transfer that is asked for takes a time.
+func lasts(r *http.Request) bool {
+	t, err := parseTransfer(r.URL.Query())
+	return err == nil && t.Duration > 0
+}
+
 // query is the transfer as a client asks for it in a URL or a line.
 func (t Transfer) query() string {
 	return url.Values{

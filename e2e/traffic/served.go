@@ -10,11 +10,14 @@ import (
 	"time"
 )
 
-// Served says what a Server has been asked for at /download.
+// Served says what a Server has been asked for at /download and by gRPC.
 type Served struct {
 	Began time.Time `json:"began"` // when the latest transfer began; zero if there was none
 	Ended time.Time `json:"ended"` // when the last one ended that ended so far
 	Open  int       `json:"open"`  // how many have not ended
+	// StreamBegan and StreamEnded are the same of transfers that take a time, which short requests beside them do not.
+	StreamBegan time.Time `json:"streamBegan"`
+	StreamEnded time.Time `json:"streamEnded"`
 }
 
 // served is a Served that requests fill.
@@ -23,18 +26,24 @@ type served struct {
 	now Served
 }
 
-func (s *served) begin() {
+// begin notes that a transfer begins, a stream or not, and returns what notes its end.
+func (s *served) begin(stream bool) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now.Began = time.Now()
+	if stream {
+		s.now.StreamBegan = s.now.Began
+	}
 	s.now.Open++
-}
-
-func (s *served) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.now.Ended = time.Now()
-	s.now.Open--
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.now.Ended = time.Now()
+		if stream {
+			s.now.StreamEnded = s.now.Ended
+		}
+		s.now.Open--
+	}
 }
 
 // Served returns what there was up to now. It does not block.

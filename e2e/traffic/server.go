@@ -35,6 +35,7 @@ type Server struct {
 	end  context.CancelFunc
 
 	served      served
+	quiesced    quiesced
 	listeners   sync.WaitGroup
 	accepting   sync.WaitGroup // TCP connections
 	connections sync.WaitGroup // the same, accepted
@@ -42,7 +43,8 @@ type Server struct {
 
 // Listen opens the ports on every address of this machine or pod and serves until Close or Shutdown is called.
 func Listen(p Ports) (*Server, error) {
-	s := &Server{rpc: grpc.NewServer()}
+	s := &Server{}
+	s.rpc = grpc.NewServer(grpc.StreamInterceptor(s.countStream))
 	s.done, s.end = context.WithCancel(context.Background())
 	web, err := listenTCP(p.HTTP, &s.Ports.HTTP)
 	if err != nil {
@@ -89,10 +91,10 @@ func listenTCP(port int, actual *int) (net.Listener, error) {
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ready", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("POST "+QuiescePath, func(http.ResponseWriter, *http.Request) { s.Quiesce() })
 	mux.HandleFunc("/download", func(w http.ResponseWriter, r *http.Request) {
-		s.served.begin()
-		defer s.served.end()
-		serveDownload(w, r)
+		defer s.served.begin(lasts(r))()
+		serveDownload(&closing{w, &s.quiesced}, r)
 	})
 	mux.HandleFunc("/websocket", func(w http.ResponseWriter, r *http.Request) { serveWebSocket(s.done, w, r) })
 	return mux
@@ -133,6 +135,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close ends every connection at once and blocks until nothing of the server runs.
 func (s *Server) Close() {
 	s.end()
+	s.quiesced.stop()
 	s.tcp.Close()
 	s.udp.Close()
 	s.web.Close()
@@ -140,4 +143,5 @@ func (s *Server) Close() {
 	s.accepting.Wait()
 	s.connections.Wait()
 	s.listeners.Wait()
+	s.quiesced.Wait()
 }

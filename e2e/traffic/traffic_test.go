@@ -6,8 +6,12 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -263,5 +267,58 @@ func TestClientRefusesMistakes(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, want %q in it", err, want)
 		}
+	}
+}
+
+// After its next answer a kept connection ends, and no transfer suffers from it.
+func TestQuiesceEndsKeptConnections(t *testing.T) {
+	for protocol, version := range map[string]httpVersion{"keepalive": http1, "http2": http2} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			s := listen(t)
+			session := newHTTPSession(addressOf(s.Ports, protocol), version, true)
+			defer session.close()
+			var kept atomic.Bool
+			transfer := func() {
+				ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { kept.Store(c.Reused) }})
+				if _, err := session.transfer(ctx, Transfer{Bytes: 10}, func() {}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			transfer()
+			transfer()
+			if !kept.Load() {
+				t.Fatal("the connection was not kept before the server was told")
+			}
+			response, err := http.Post("http://"+addressOf(s.Ports, "http")+QuiescePath, "", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response.Body.Close(); response.StatusCode != http.StatusOK {
+				t.Fatalf("told to quiesce: status %s", response.Status)
+			}
+			transfer() // learns of it by the answer
+			for until := time.Now().Add(limit); kept.Load(); transfer() {
+				if time.Now().After(until) {
+					t.Fatal("the connection is kept")
+				}
+			}
+		})
+	}
+}
+
+func TestQuiesceLetsCallsEnd(t *testing.T) {
+	s := listen(t)
+	session := protocols["grpc"](addressOf(s.Ports, "grpc"))
+	defer session.close()
+	begun := sync.OnceFunc(s.Quiesce)
+	if n, err := session.transfer(t.Context(), Transfer{Bytes: 1 << 10, Duration: time.Second}, begun); err != nil || n != 1<<10 {
+		t.Errorf("a call that was under way brought %d bytes, %v", n, err)
+	}
+	if _, err := session.transfer(t.Context(), Transfer{Bytes: 10}, func() {}); err == nil {
+		t.Error("a call was taken afterwards")
+	}
+	if got := s.Served(); got.Open != 0 || got.StreamBegan.IsZero() || got.StreamEnded.Before(got.StreamBegan) {
+		t.Errorf("served %+v, want one stream that has ended", got)
 	}
 }
