@@ -20,7 +20,7 @@ func TestExcessIsAfterSettleAndTheLastSession(t *testing.T) {
 		{"a session after the withdrawal begins settle again", 4, 6, 10, time.Second, 10 * time.Second},
 	} {
 		f := fate{deleted: at(0), withdrawn: at(1), gone: at(test.gone), told: &traffic.Termination{
-			At: at(test.gone), Served: traffic.Served{Began: at(test.began), Ended: at(test.ended)},
+			At: at(test.gone), Served: traffic.Served{StreamBegan: at(test.began), StreamEnded: at(test.ended)},
 		}}
 		if f.excess() != test.excess || f.terminating() != test.terminal {
 			t.Errorf("%s: %s of %s, want %s of %s", test.name, f.excess(), f.terminating(), test.excess, test.terminal)

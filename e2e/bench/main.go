@@ -96,6 +96,7 @@ var groups = []group{
 	{"ends", ends},
 	{"burst", burst},
 	{"rollout", rollouts},
+	{"requests", untilRequests},
 }
 
 func groupNames() []string {

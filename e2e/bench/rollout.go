@@ -26,60 +26,97 @@ const (
 	warmUp       = 12 * time.Second
 )
 
-var (
-	streamClients    = traffic.Client{Protocol: "http", Concurrency: 60, Transfer: traffic.Transfer{Bytes: 100 << 10, Duration: 6 * time.Second}, Spread: 6 * time.Second}
-	keepAliveClients = traffic.Client{Protocol: "keepalive", Concurrency: 20, Transfer: traffic.Transfer{Bytes: 1 << 10}, Pause: 200 * time.Millisecond}
-)
+// load is what clients do meanwhile.
+type load struct {
+	name    string // of the title of its table
+	streams traffic.Client
+	beside  *traffic.Client // short requests on connections that are kept; nil: none
+}
 
 // preStop is a kind of hook that a Deployment has.
 type preStop struct {
-	name  string
-	sleep int64 // seconds
-	ours  bool
+	name        string
+	sleep       int64             // seconds
+	ours        bool              // the product's
+	annotations map[string]string // of the pods
+	judged      bool              // what has to be reached is asked of this one
+}
+
+// contest compares hooks under one load.
+type contest struct {
+	load  load
+	hooks []preStop
+	// excess says that nothing holds a pod of ours beyond settle and the last stream.
+	excess bool
+	// judge makes rows of the restarts with the hooks that are judged.
+	judge func(*bench, []restart)
+}
+
+var streamClients = traffic.Client{Protocol: "http", Concurrency: 60, Transfer: traffic.Transfer{Bytes: 100 << 10, Duration: 6 * time.Second}, Spread: 6 * time.Second}
+
+// shortRequests are those of clients that keep their connections.
+func shortRequests(protocol string) *traffic.Client {
+	return &traffic.Client{Protocol: protocol, Concurrency: 20, Transfer: traffic.Transfer{Bytes: 1 << 10}, Pause: 200 * time.Millisecond}
 }
 
 var preStops = []preStop{
 	{name: "none"}, {name: "sleep 5", sleep: 5}, {name: "sleep 15", sleep: 15}, {name: "sleep 30", sleep: 30},
-	{name: "conndrain", ours: true},
-}
-
-func hookNames() []string {
-	var names []string
-	for _, p := range preStops {
-		names = append(names, p.name)
-	}
-	return names
+	{name: "conndrain", ours: true, judged: true},
 }
 
 // rollouts restarts a Deployment under load, with each kind of hook, without and with busy keep-alive clients.
 func rollouts(ctx context.Context, b *bench) error {
-	var all []restart
-	for _, busy := range []bool{false, true} {
-		for _, p := range preStops {
+	return b.contests(ctx, []contest{
+		{load{name: "streams of 6 to 12 s on new connections", streams: streamClients}, preStops, true, judgeSessions},
+		{load{name: "streams of 6 to 12 s on new connections", streams: streamClients, beside: shortRequests("keepalive")}, preStops, false, judgeBusySessions},
+	})
+}
+
+func hookNames() []string {
+	var names []string
+	for _, p := range slices.Concat(preStops, policies(nil), policies(told)) {
+		if !slices.Contains(names, p.name) {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+// contests holds them one after the other, and tells what was found also on an error.
+func (b *bench) contests(ctx context.Context, all []contest) error {
+	for _, c := range all {
+		var found []restart
+		var err error
+		for _, p := range c.hooks {
 			if !slices.Contains(b.chosenHooks(), p.name) {
 				continue
 			}
-			some, err := b.restarts(ctx, p, busy)
-			all = append(all, some...)
+			var some []restart
+			some, err = b.restarts(ctx, p, c.load)
+			found = append(found, some...)
 			if err != nil {
-				return errors.Join(fmt.Errorf("hook %s: %w", p.name, err), b.tell(all))
+				err = fmt.Errorf("hook %s: %w", p.name, err)
+				break
 			}
 		}
+		b.tell(c, found)
+		if err != nil {
+			return err
+		}
 	}
-	return b.tell(all)
+	return nil
 }
 
 // restart is one rolling restart.
 type restart struct {
-	preStop    preStop
-	busy       bool // with keep-alive clients
-	streams    traffic.Report
-	keepAlives traffic.Report
-	pods       []fate // those that it ended
+	preStop preStop
+	streams traffic.Report
+	beside  traffic.Report
+	pods    []fate // those that it ended
 }
 
 // restarts makes a Deployment and restarts it some times.
-func (b *bench) restarts(ctx context.Context, p preStop, busy bool) (all []restart, err error) {
+func (b *bench) restarts(ctx context.Context, p preStop, l load) (all []restart, err error) {
 	const namespace = "rollout"
 	remove, err := b.site.space(ctx, namespace)
 	if err != nil {
@@ -90,7 +127,7 @@ func (b *bench) restarts(ctx context.Context, p preStop, busy bool) (all []resta
 	if err != nil {
 		return nil, err
 	}
-	address, err := b.deploy(ctx, namespace, p)
+	host, err := b.deploy(ctx, namespace, p)
 	if err != nil {
 		return nil, err
 	}
@@ -100,22 +137,23 @@ func (b *bench) restarts(ctx context.Context, p preStop, busy bool) (all []resta
 	}
 	defer known.end()
 	n := b.others
-	if p.ours {
+	if p.judged {
 		n = b.runs
 	}
 	for i := range n {
-		b.say("rolling restart %d of %d, hook %s, keep-alive clients: %t", i+1, n, p.name, busy)
-		r := restart{preStop: p, busy: busy}
-		if err := b.restart(ctx, namespace, clients, address, known, &r); err != nil {
+		b.say("rolling restart %d of %d, hook %s, %s, short requests beside: %t", i+1, n, p.name, l.name, l.beside != nil)
+		r := restart{preStop: p}
+		if err := b.restart(ctx, namespace, clients, host, known, l, &r); err != nil {
 			return all, err
 		}
-		b.say("%d of %d streams cut, %d refused", r.streams.Cut, r.streams.Started, r.streams.Refused)
+		b.say("%d of %d streams cut, %d refused; %d of %d short requests failed; terminating %s", r.streams.Cut, r.streams.Started, r.streams.Refused,
+			r.beside.Cut+r.beside.Refused, r.beside.Started, times([]restart{r}, fate.terminating))
 		all = append(all, r)
 	}
 	return all, nil
 }
 
-// deploy makes the Deployment and its Service, and blocks until it is whole. It returns the Service's address.
+// deploy makes the Deployment and its Service, and blocks until it is whole. It returns the Service's host.
 func (b *bench) deploy(ctx context.Context, namespace string, p preStop) (string, error) {
 	service, err := b.site.service(ctx, namespace)
 	if err != nil {
@@ -135,13 +173,13 @@ func (b *bench) deploy(ctx context.Context, namespace string, p preStop) (string
 		ObjectMeta: metav1.ObjectMeta{Name: app},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: p.annotations}, Spec: spec},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("make Deployment: %w", err)
 	}
-	return net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(traffic.DefaultPorts.HTTP)), b.whole(ctx, namespace)
+	return service.Spec.ClusterIP, b.whole(ctx, namespace)
 }
 
 // whole blocks until the Deployment has all of its pods, of its present template and routed to, and no other one is left.
@@ -164,7 +202,7 @@ func (b *bench) whole(ctx context.Context, namespace string) error {
 }
 
 // restart makes one rolling restart under load and blocks until the old pods are gone.
-func (b *bench) restart(ctx context.Context, namespace string, clients corev1.Pod, address string, known *chronicle, r *restart) error {
+func (b *bench) restart(ctx context.Context, namespace string, clients corev1.Pod, host string, known *chronicle, l load, r *restart) error {
 	var old []types.UID
 	for uid, f := range known.all() {
 		if f.gone.IsZero() && f.name != clients.Name {
@@ -174,21 +212,17 @@ func (b *bench) restart(ctx context.Context, namespace string, clients corev1.Po
 	if len(old) != replicas {
 		return fmt.Errorf("there are %d pods before the restart", len(old))
 	}
-	load := streamClients
-	load.Address = address
-	streams, err := b.startClient(ctx, clients, load)
+	streams, err := b.startClient(ctx, clients, to(host, l.streams))
 	if err != nil {
 		return err
 	}
 	defer streams.kill()
-	var keepAlives *client
-	if r.busy {
-		load = keepAliveClients
-		load.Address = address
-		if keepAlives, err = b.startClient(ctx, clients, load); err != nil {
+	var beside *client
+	if l.beside != nil {
+		if beside, err = b.startClient(ctx, clients, to(host, *l.beside)); err != nil {
 			return err
 		}
-		defer keepAlives.kill()
+		defer beside.kill()
 	}
 	if err := pause(ctx, warmUp); err != nil {
 		return err
@@ -207,8 +241,18 @@ func (b *bench) restart(ctx context.Context, namespace string, clients corev1.Po
 	if r.streams, err = streams.stop(); err != nil {
 		return err
 	}
-	if keepAlives != nil {
-		r.keepAlives, err = keepAlives.stop()
+	if beside != nil {
+		r.beside, err = beside.stop()
 	}
 	return err
+}
+
+// to is the client with the address of its protocol's port.
+func to(host string, c traffic.Client) traffic.Client {
+	port := traffic.DefaultPorts.HTTP
+	if c.Protocol == "grpc" {
+		port = traffic.DefaultPorts.GRPC
+	}
+	c.Address = net.JoinHostPort(host, strconv.Itoa(port))
+	return c
 }

@@ -27,6 +27,7 @@ func serverSpec(grace int64) corev1.PodSpec {
 			Args: []string{"server", "-on-term", "exit"},
 			Ports: []corev1.ContainerPort{
 				{Name: "http", ContainerPort: int32(traffic.DefaultPorts.HTTP)},
+				{Name: "grpc", ContainerPort: int32(traffic.DefaultPorts.GRPC)},
 				{Name: "tcp", ContainerPort: int32(traffic.DefaultPorts.TCP)},
 			},
 			ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
@@ -45,7 +46,9 @@ func (s *site) service(ctx context.Context, namespace string) (*corev1.Service, 
 		ObjectMeta: metav1.ObjectMeta{Name: app},
 		Spec: corev1.ServiceSpec{
 			Selector: map[string]string{"app": app},
-			Ports:    []corev1.ServicePort{port("http", traffic.DefaultPorts.HTTP), port("tcp", traffic.DefaultPorts.TCP)},
+			Ports: []corev1.ServicePort{
+				port("http", traffic.DefaultPorts.HTTP), port("grpc", traffic.DefaultPorts.GRPC), port("tcp", traffic.DefaultPorts.TCP),
+			},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
