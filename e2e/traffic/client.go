@@ -41,6 +41,8 @@ func (e dialError) Unwrap() error { return e.error }
 var protocols = map[string]func(address string) session{
 	"http":      func(a string) session { return newHTTPSession(a, http1, false) },
 	"keepalive": func(a string) session { return newHTTPSession(a, http1, true) },
+	"longpoll":  newPollSession,
+	"pool":      func(a string) session { return &poolSession{address: a} },
 	"http2":     func(a string) session { return newHTTPSession(a, http2, true) },
 	"websocket": func(a string) session { return webSocketSession{a} },
 	"grpc":      func(a string) session { return &grpcSession{address: a} },
@@ -53,10 +55,12 @@ var protocols = map[string]func(address string) session{
 //
 //	http       a new HTTP/1.1 connection for each transfer
 //	keepalive  HTTP/1.1, one connection of a worker for all of its transfers
+//	longpoll   as keepalive, but the server answers when the time of the transfer is over
 //	http2      HTTP/2 without TLS, one connection of a worker
 //	websocket  a connection for each transfer, closed with the closing handshake
 //	grpc       a server stream for each transfer on one connection of a worker
 //	tcp        a connection for each transfer, closed by the server
+//	pool       TCP, one connection of a worker for all of its transfers, as of a database
 //	halfclose  the same, but the client says first that it will send no more: its FIN comes first
 //	udp        a datagram and its echo, for the time of the transfer
 func Protocols() []string { return slices.Sorted(maps.Keys(protocols)) }
@@ -80,8 +84,8 @@ func (c *Client) Validate() error {
 	if _, _, err := net.SplitHostPort(c.Address); err != nil {
 		errs = append(errs, fmt.Errorf("address %q: use host:port", c.Address))
 	}
-	if c.Transfer.Bytes < 0 || c.Transfer.Duration < 0 || c.Count < 0 || c.Concurrency < 1 || c.Pause < 0 || c.Spread < 0 || c.Stall <= 0 || c.Patience < 0 {
-		errs = append(errs, errors.New("bytes, time, count, concurrency, pause, spread, stall and patience cannot be negative"))
+	if c.Transfer.Bytes < 0 || c.Transfer.Duration < 0 || c.Transfer.Gap < 0 || c.Count < 0 || c.Concurrency < 1 || c.Pause < 0 || c.Spread < 0 || c.Stall <= 0 || c.Patience < 0 {
+		errs = append(errs, errors.New("bytes, time, gap, count, concurrency, pause, spread, stall and patience cannot be negative"))
 	}
 	return errors.Join(errs...)
 }

@@ -14,6 +14,7 @@ import (
 type Transfer struct {
 	Bytes    int64
 	Duration time.Duration
+	Gap      time.Duration // between two parts of it; 0: 50 ms
 }
 
 // ErrCorrupt is returned for bytes that are not those of the payload.
@@ -25,12 +26,16 @@ func payload(n int64) io.Reader {
 	return io.LimitReader(rand.NewChaCha8([32]byte([]byte("conndrain end-to-end test bytes."))), n)
 }
 
-// pieces is how many parts a second a transfer is sent in.
-const pieces = 20
+// usualGap is the time between two parts of a transfer that does not say.
+const usualGap = 50 * time.Millisecond
 
 // send writes the transfer's payload in even parts, calling flush after each, until it is done or the context ends.
 func send(ctx context.Context, w io.Writer, t Transfer, flush func() error) error {
-	parts := max(1, int64(t.Duration.Seconds()*pieces))
+	gap := t.Gap
+	if gap <= 0 {
+		gap = usualGap
+	}
+	parts := max(1, int64(t.Duration/gap))
 	tick := time.NewTicker(max(time.Millisecond, t.Duration/time.Duration(parts)))
 	defer tick.Stop()
 	source, sent := payload(t.Bytes), int64(0)

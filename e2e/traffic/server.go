@@ -92,7 +92,11 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ready", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("POST "+QuiescePath, func(http.ResponseWriter, *http.Request) { s.Quiesce() })
-	mux.HandleFunc("/download", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc(pollPath, func(w http.ResponseWriter, r *http.Request) {
+		defer s.served.begin(lasts(r))()
+		servePoll(&closing{w, &s.quiesced}, r)
+	})
+	mux.HandleFunc(downloadPath, func(w http.ResponseWriter, r *http.Request) {
 		defer s.served.begin(lasts(r))()
 		serveDownload(&closing{w, &s.quiesced}, r)
 	})

@@ -106,6 +106,7 @@ func client(args []string) error {
 	fs.StringVar(&c.Address, "address", "", "host:port of the server")
 	fs.Int64Var(&c.Transfer.Bytes, "bytes", 1<<20, "bytes of a transfer")
 	fs.DurationVar(&c.Transfer.Duration, "duration", 0, "time that the server takes to send them")
+	fs.DurationVar(&c.Transfer.Gap, "gap", 0, "time between two parts of it (default 50ms)")
 	fs.IntVar(&c.Count, "count", 1, "transfers; 0: until SIGTERM")
 	fs.IntVar(&c.Concurrency, "concurrency", c.Concurrency, "transfers at the same time")
 	fs.DurationVar(&c.Pause, "pause", 0, "pause of each worker between two transfers")
