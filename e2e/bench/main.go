@@ -97,6 +97,7 @@ var groups = []group{
 	{"burst", burst},
 	{"rollout", rollouts},
 	{"requests", untilRequests},
+	{"matrix", matrix},
 }
 
 func groupNames() []string {

@@ -250,8 +250,11 @@ func (b *bench) restart(ctx context.Context, namespace string, clients corev1.Po
 // to is the client with the address of its protocol's port.
 func to(host string, c traffic.Client) traffic.Client {
 	port := traffic.DefaultPorts.HTTP
-	if c.Protocol == "grpc" {
+	switch c.Protocol {
+	case "grpc":
 		port = traffic.DefaultPorts.GRPC
+	case "tcp", "halfclose", "pool":
+		port = traffic.DefaultPorts.TCP
 	}
 	c.Address = net.JoinHostPort(host, strconv.Itoa(port))
 	return c

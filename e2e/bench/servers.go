@@ -67,7 +67,7 @@ func (b *bench) hooked(ctx context.Context, namespace string, n int, change func
 	pods := b.site.Client.CoreV1().Pods(namespace)
 	for i := range n {
 		pod := corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", app, i), Labels: map[string]string{"app": app}},
+			ObjectMeta: metav1.ObjectMeta{Name: nameOf(i), Labels: map[string]string{"app": app}},
 			Spec:       serverSpec(longGrace),
 		}
 		pod.Spec.NodeName = busy
@@ -102,6 +102,9 @@ func (b *bench) hooked(ctx context.Context, namespace string, n int, change func
 	})
 	return ready, err
 }
+
+// nameOf is the name of a server without a controller.
+func nameOf(i int) string { return fmt.Sprintf("%s-%d", app, i) }
 
 func isReady(pod corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
