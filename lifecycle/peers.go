@@ -41,7 +41,7 @@ func (s *PeerSet) UnmarshalJSON(b []byte) error {
 	*s = make(PeerSet)
 	var all map[string]json.RawMessage
 	if json.Unmarshal(b, &all) != nil {
-		return nil
+		return nil //nolint:nilerr // what cannot be read is in no set
 	}
 	for text, raw := range all {
 		address, err := netip.ParseAddr(text)

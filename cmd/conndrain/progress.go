@@ -115,16 +115,17 @@ func plainState(s status) string {
 		return "phase=" + s.phase.String() + " sessions=unknown"
 	}
 	c := s.counts
-	line := fmt.Sprintf("phase=%s open=%d idle=%d lost=%d new=%d", s.phase, c.Open, c.Idle, c.Lost, c.New)
-	for _, class := range classes {
-		if s.doing != nil {
-			line += fmt.Sprintf(" %s=%d", class, s.doing[class])
+	var line strings.Builder
+	fmt.Fprintf(&line, "phase=%s open=%d idle=%d lost=%d new=%d", s.phase, c.Open, c.Idle, c.Lost, c.New)
+	if s.doing != nil {
+		for _, class := range classes {
+			fmt.Fprintf(&line, " %s=%d", class, s.doing[class])
 		}
 	}
 	if c.Opening > 0 {
-		line += fmt.Sprintf(" opening=%d", c.Opening)
+		fmt.Fprintf(&line, " opening=%d", c.Opening)
 	}
-	return line
+	return line.String()
 }
 
 // spoken is a status in words.

@@ -89,6 +89,7 @@ func (w *web) visit(between time.Duration, paths ...string) {
 				return
 			}
 			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
 			pause(ctx, between)
 		}
 	}()

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 )
 
@@ -68,7 +69,7 @@ func readProc(ctx context.Context, r io.Reader, family uint8, add func(answer)) 
 		if err != nil {
 			return fmt.Errorf("line %d: %w", n+1, err)
 		}
-		if !asked(s.State) {
+		if !slices.Contains(states, s.State) {
 			continue
 		}
 		if s.State != Listen {
@@ -80,16 +81,6 @@ func readProc(ctx context.Context, r io.Reader, family uint8, add func(answer)) 
 		}
 		add(answer{Socket: s, asked: true})
 	}
-}
-
-// asked says whether sock_diag would be asked for sockets in this state.
-func asked(s State) bool {
-	for _, wanted := range states {
-		if s == wanted {
-			return true
-		}
-	}
-	return false
 }
 
 // Places among the fields of a line.

@@ -131,7 +131,7 @@ func TestTakeInsteadOfNetlink(t *testing.T) {
 			t.Parallel()
 			calls := 0
 			w := &ways{
-				diag: func(ctx context.Context, family uint8, _ bool, add func(answer)) error {
+				diag: func(_ context.Context, family uint8, _ bool, add func(answer)) error {
 					if family == familyIPv4 {
 						calls++
 					}

@@ -3,6 +3,7 @@ package hook
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -147,7 +148,7 @@ func (c *caller) receive() error {
 		return err
 	}
 	_, err = io.Copy(io.Discard, resp.Body)
-	return err
+	return errors.Join(err, resp.Body.Close())
 }
 
 func (c *caller) get(path string) {

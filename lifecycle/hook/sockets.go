@@ -67,7 +67,7 @@ func sessions(s looks.Sight, ports, own []uint16) (open int, known bool) {
 	case len(ports) == 0:
 		return len(s.Counted), true
 	}
-	return len(s.Look.CountedAt(sockdiag.Scope{Ports: ports, Except: own})), true
+	return len(s.CountedAt(sockdiag.Scope{Ports: ports, Except: own})), true
 }
 
 // isNodes says whether a look is one at the node's own sockets: no pod but one with

@@ -114,7 +114,7 @@ func TestReleaseOfABusyPod(t *testing.T) {
 		}
 	}
 	pattern := func(at time.Duration) int { return 3 + int(at/step)%5 } // 3, 4, 5, 6, 7
-	always := func(at time.Duration) bool { return true }
+	always := func(time.Duration) bool { return true }
 	for _, tc := range []struct {
 		name      string
 		look      func(time.Duration) ([]Counted, int)
