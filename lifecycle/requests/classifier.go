@@ -12,9 +12,9 @@ const (
 	// Strict goes by answers of the same size only, which ended three times where
 	// these bytes ended. Ports whose answers have ever-new sizes are never between.
 	Strict Rule = iota
-	// Wide also believes a silence twice as long as any pause within an answer, and
-	// ports that have not paused for twenty turns. The first stream that a port ever
-	// sends can be taken for a pause.
+	// Wide also believes ports that have never paused within an answer: after twenty
+	// turns, or after a silence of a second. The first stream that a port ever sends
+	// can be taken for a pause.
 	Wide
 )
 
@@ -24,6 +24,8 @@ const (
 	// unpausedTurns is after how many turns without a pause a port is taken for one
 	// that does not pause.
 	unpausedTurns = 20
+	// closely is the longest time between two looks that see every pause that matters.
+	closely = 100 * time.Millisecond
 )
 
 // key is one connection.
@@ -40,15 +42,23 @@ type connection struct {
 	pureBefore uint32
 	// sinceIn is Written when something last came in.
 	sinceIn uint64
-	// settled is set while it rests: answered, all acknowledged, two looks the same.
-	// accepted is set if that rest was judged Between.
-	settled, accepted bool
+	// resting is set while it rests: something was sent, all is acknowledged, and two
+	// looks are the same. settled is set if it rests after an answer or a part of one,
+	// accepted if that was judged Between.
+	resting, settled, accepted bool
+	// trusted is set if it was Between by answers that surely were complete.
+	trusted bool
 	// base is where the last complete answer ended; based is false before the first.
-	base     Figures
-	based    bool
-	turns    int
-	pace     pace
-	lookedAt uint64
+	base Figures
+	basis
+	turns int
+	// wentOn is set once the current answer has gone on after a rest.
+	wentOn bool
+	// unwatched is set if two looks since the last request were too far apart.
+	unwatched bool
+	doubt     doubt
+	pace      pace
+	lookedAt  uint64
 }
 
 // history is what is kept of the connections of one network namespace under one
@@ -102,7 +112,7 @@ func (h *history) look(at time.Time, all []Figures, tell func(i int, c *connecti
 func begin(f *Figures, at time.Time) *connection {
 	c := &connection{moved: at}
 	if f.Known && f.Received == 0 && f.Written == 0 {
-		c.based = true
+		c.based, c.sure = true, true
 		c.base = *f
 	}
 	return c
@@ -111,40 +121,38 @@ func begin(f *Figures, at time.Time) *connection {
 // take learns from a look.
 func (c *connection) take(f *Figures, at time.Time, p *port) {
 	var ch change
-	if first := c.seen.IsZero(); !first {
+	first := c.seen.IsZero()
+	if !first {
 		ch = f.since(&c.last)
 	}
 	c.pace.take(c, ch)
-	if ch.moved() && c.settled {
-		c.rested(ch, at, p)
-	}
-	if ch.in {
-		c.sinceIn = c.last.Written
+	late := !first && at.Sub(c.seen) > closely
+	c.unwatched = c.unwatched || late
+	c.doubt.open = c.doubt.open && !ch.moved()
+	// What a server sends with its FIN, such as TLS's goodbye, ends no pause.
+	if ch.moved() && c.settled && (ch.in || f.Established) {
+		c.rested(f, ch, late, p)
 	}
 	c.order = c.decideOrder(f, ch, at, p)
+	c.countFrom(f, ch, p)
 	if ch.moved() {
 		c.moved = at
 	}
 	if c.order != undecided {
 		c.ambiguous = false
 	}
-	still := !c.seen.IsZero() && !ch.moved() && !ch.acknowledged && !ch.retransmitted
-	c.settled = still && c.order == answered && !c.interim(f) && f.rests()
+	if !ch.moved() {
+		c.resolve(f, at, p)
+	}
+	if ch.in {
+		c.unwatched = late
+	}
+	still := !c.seen.IsZero() && !ch.moved() && !ch.retransmitted
+	c.resting = still && c.order == answered && f.rests()
+	c.settled = c.resting && !c.interim(f)
+	c.trusted = c.trusted && c.settled
+	p.interim = p.interim || c.resting && !c.settled
 	c.last, c.seen = *f, at
-}
-
-// rested learns from what ended a rest.
-func (c *connection) rested(ch change, at time.Time, p *port) {
-	gained := c.gained()
-	if !ch.in {
-		p.wentOn(gained, c.based, at.Sub(c.moved))
-		return
-	}
-	p.ended(turn{gained, c.last.DataReceived - c.base.DataReceived}, c.based, !ch.out)
-	if c.based {
-		c.turns++
-	}
-	c.base, c.based = c.last, true
 }
 
 // gained is what came since the last complete answer.
@@ -181,16 +189,21 @@ func (c *connection) class(rule Rule, at time.Time, p *port) Class {
 
 // between says whether a connection that rests does so after a complete answer.
 func (c *connection) between(rule Rule, at time.Time, p *port) bool {
-	if c.turns < enough {
-		return false
-	}
 	s := p.pairs[c.gained()]
-	if s != nil && s.prefix == 0 && (s.strict >= enough || !p.paused && s.complete >= enough) {
-		return true
-	}
-	if rule != Wide {
+	if p.refuted {
 		return false
 	}
-	paused := s != nil && s.prefix > 0
-	return at.Sub(c.moved) >= max(leastSilence, 2*p.gap) || !paused && p.unpaused >= unpausedTurns
+	known := c.based && s != nil && s.prefix == 0
+	c.trusted = known && c.sure && s.strict >= enough
+	switch {
+	case c.trusted:
+		return true
+	case p.paused || c.turns < enough:
+		return false
+	case known && s.complete >= enough && s.certain > 0:
+		return true
+	case rule != Wide || p.certain < enough:
+		return false
+	}
+	return p.unpaused >= unpausedTurns || at.Sub(c.moved) >= leastSilence
 }

@@ -223,11 +223,11 @@ func TestLearningIsBounded(t *testing.T) {
 	t.Parallel()
 	p := newPort()
 	for i := range uint64(3 * maxPairs) {
-		p.ended(turn{pair{i, i}, 1}, true, true)
+		p.ended(turn{pair{i, i}, 1}, basis{true, true}, true)
 	}
-	p.wentOn(pair{7, 7}, true, time.Second)
+	p.wentOn(pair{7, 7}, true, true)
 	for i := range uint64(3 * maxPairs) {
-		p.ended(turn{pair{i, i + 1}, 1}, true, true)
+		p.surely(turn{pair{i, i + 1}, 1}, basis{true, true})
 	}
 	if len(p.pairs) > maxPairs || len(p.turns) > maxPairs {
 		t.Errorf("%d pairs and %d turns are kept, want %d at the most", len(p.pairs), len(p.turns), maxPairs)

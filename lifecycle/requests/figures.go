@@ -41,7 +41,8 @@ func (f *Figures) onItsWay() bool { return f.Unacknowledged > 0 || f.Unsent > 0 
 type change struct {
 	in, out, acknowledged, retransmitted bool
 	received, written                    uint64
-	segments                             uint32
+	// segments are those with data that came in, sent those that went out.
+	segments, sent uint32
 }
 
 func (f *Figures) since(before *Figures) change {
@@ -53,6 +54,7 @@ func (f *Figures) since(before *Figures) change {
 		received:      f.Received - before.Received,
 		written:       f.Written - before.Written,
 		segments:      f.DataReceived - before.DataReceived,
+		sent:          f.DataSent - before.DataSent,
 	}
 }
 

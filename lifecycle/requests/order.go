@@ -46,11 +46,12 @@ func (c *connection) decideOrder(f *Figures, ch change, at time.Time, p *port) o
 	case ch.out && !ch.in:
 		return answered
 	case ch.in && ch.out:
+		c.pureBefore = c.last.Pure
 		// A request acknowledges all output before it.
 		if f.onItsWay() || c.turnIsPlain(ch, p) {
 			return answered
 		}
-		c.pureBefore, c.ambiguous = c.last.Pure, true
+		c.ambiguous = true
 		return undecided
 	case ch.acknowledged && !c.seen.IsZero():
 		return answered
@@ -58,12 +59,17 @@ func (c *connection) decideOrder(f *Figures, ch change, at time.Time, p *port) o
 	if c.order != undecided || !c.ambiguous {
 		return c.order
 	}
-	// A request that is not answered is acknowledged by a segment without data.
-	limit := max(acknowledgedWithin, time.Duration(turnsOfRoundTrip*float64(f.RoundTrip)))
-	if f.Pure == c.pureBefore && at.Sub(c.moved) >= limit {
+	if c.noRequest(f, at) {
 		return answered
 	}
 	return undecided
+}
+
+// noRequest says that no request came last in the look that moved: one that is not
+// answered is acknowledged by a segment without data.
+func (c *connection) noRequest(f *Figures, at time.Time) bool {
+	limit := max(acknowledgedWithin, time.Duration(turnsOfRoundTrip*float64(f.RoundTrip)))
+	return f.Pure == c.pureBefore && at.Sub(c.moved) >= limit
 }
 
 // turnIsPlain says that the change was one request and its answer, and not an
@@ -75,5 +81,5 @@ func (c *connection) turnIsPlain(ch change, p *port) bool {
 	if p.turns[turn{pair{ch.received, ch.written}, ch.segments}] >= enough {
 		return true
 	}
-	return ch.segments == 1 && c.turns > 0 && (c.accepted || !p.paused)
+	return ch.segments == 1 && c.turns > 0 && (c.accepted || !p.paused && p.certain >= enough)
 }

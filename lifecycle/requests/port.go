@@ -1,7 +1,5 @@
 package requests
 
-import "time"
-
 // enough is how often something has to be seen to be relied on.
 const enough = 3
 
@@ -22,9 +20,10 @@ type turn struct {
 type seen struct {
 	// prefix counts those on which the server went on: the answer was not complete.
 	prefix int
-	// complete counts those that a request ended, and strict the ones of them where
-	// it is certain that nothing else came before that request.
-	complete, strict int
+	// complete counts those that a request ended, certain the ones of them where it is
+	// certain that nothing else came before that request, and strict the ones of these
+	// where the beginning is certain, too.
+	complete, certain, strict int
 }
 
 // port is what was learned of one served port.
@@ -32,33 +31,50 @@ type port struct {
 	pairs map[pair]*seen
 	turns map[turn]int
 	// paused is set for good once an answer went on after a rest, unpaused counts the
-	// turns since the last time, and gap is the longest such rest.
-	paused   bool
-	unpaused int
-	gap      time.Duration
+	// turns since the last time, and certain those turns of which it is certain that
+	// the answer did not go on before the next request.
+	paused bool
+	// interim is set for good once something was sent that is less than an answer.
+	interim           bool
+	unpaused, certain int
+	// refuted is set for good once a server went on where answers had ended before.
+	refuted bool
 }
 
 func newPort() *port { return &port{pairs: make(map[pair]*seen), turns: make(map[turn]int)} }
 
-// wentOn notes that an answer went on after a rest.
-func (p *port) wentOn(at pair, based bool, gap time.Duration) {
-	p.paused, p.unpaused = true, 0
-	p.gap = max(p.gap, gap)
+// wentOn notes that the server went on after a rest: surely within an answer, or
+// perhaps before the first one.
+func (p *port) wentOn(at pair, based, surely bool) {
+	if surely {
+		p.paused, p.unpaused = true, 0
+	}
 	if s := p.of(at); based && s != nil {
+		p.refuted = p.refuted || s.certain >= enough && s.prefix == 0
 		s.prefix++
 	}
 }
 
-// ended notes that a request ended a rest: the answer was complete. strict says that
-// nothing but it moved.
-func (p *port) ended(t turn, based, strict bool) {
-	p.unpaused++
+// ended notes that a request ended a rest, whatever came before it. watched says that
+// the answer would have been seen to pause.
+func (p *port) ended(t turn, from basis, watched bool) {
+	if watched {
+		p.unpaused++
+	}
+	if s := p.of(t.pair); from.based && s != nil {
+		s.complete++
+	}
+}
+
+// surely notes of a rest that ended that nothing came before the request.
+func (p *port) surely(t turn, from basis) {
+	p.certain++
 	s := p.of(t.pair)
-	if !based || s == nil {
+	if !from.based || s == nil {
 		return
 	}
-	s.complete++
-	if !strict {
+	s.certain++
+	if !from.sure {
 		return
 	}
 	s.strict++

@@ -1,0 +1,72 @@
+package requests
+
+import "time"
+
+// basis says how much is known of where a connection's last complete answer ended:
+// something, and for sure.
+type basis struct{ based, sure bool }
+
+// doubt is a turn that ended in a look that saw one segment sent as well.
+type doubt struct {
+	open bool
+	turn
+	basis
+}
+
+// rested learns from what ended a rest.
+func (c *connection) rested(f *Figures, ch change, late bool, p *port) {
+	gained := c.gained()
+	if !ch.in {
+		p.wentOn(gained, c.based, c.wentOn || !c.shakesHands())
+		c.wentOn = true
+		return
+	}
+	c.wentOn = false
+	t := turn{gained, c.last.DataReceived - c.base.DataReceived}
+	// Where both moved, the answer can have gone on before the request came. But a
+	// request acknowledges all output before it.
+	certain := !ch.out || !ch.acknowledged || ch.sent == 1 && (f.SinceReceived > f.SinceSent || f.onItsWay())
+	was := basis{c.based, c.sure}
+	p.ended(t, was, !c.unwatched)
+	if certain {
+		p.surely(t, was)
+	}
+	c.doubt = doubt{open: !certain && ch.sent == 1, turn: t, basis: was}
+	if c.based {
+		c.turns++
+	}
+	c.base = c.last
+	in := ch.out && f.SinceReceived < f.SinceSent // came last, and perhaps alone
+	c.sure = certain || c.trusted && !in
+	c.based = c.sure || !in && (c.accepted || !p.paused && !late)
+}
+
+// resolve learns from a turn whose request and answer have come in one look and in
+// one tick, as soon as it is known which came first.
+func (c *connection) resolve(f *Figures, at time.Time, p *port) {
+	if !c.doubt.open || c.order != answered || !c.noRequest(f, at) {
+		return
+	}
+	c.doubt.open = false
+	c.based, c.sure = true, true
+	p.surely(c.doubt.turn, c.doubt.basis)
+}
+
+// shakesHands says that the rest before can be one within TLS's handshake: the
+// server's last words in it can come while it works on the first request.
+func (c *connection) shakesHands() bool { return c.turns == 0 && c.last.DataReceived > 1 }
+
+// countFrom notes from where on what is sent counts as sent since the last request.
+func (c *connection) countFrom(f *Figures, ch change, p *port) {
+	switch {
+	case ch.received == 0: // at most a segment that had come before
+	case !ch.out || f.SinceReceived < f.SinceSent: // in came last; the queue would be no proof
+		c.sinceIn = f.Written
+	case !p.interim || ch.sent <= 1 || c.resting && ch.segments == 1 && !p.paused:
+		c.sinceIn = c.last.Written
+	default:
+		// The end of one answer and the beginning of the next can have come: the latter
+		// can be a "100 Continue".
+		c.sinceIn = f.Written
+	}
+}
