@@ -81,6 +81,7 @@ test: vet ## all tests, on this machine's kernel (root or sudo; RACE=1: with the
 	@[ -z '$(RACE)' ] || command -v cc >/dev/null || { echo "The race detector needs a C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
 	$(if $(RACE),CGO_ENABLED=1) $(GO) test $(if $(RACE),-race) -count=1 $(EXEC) ./...
 	cd e2e/tools/image && $(GO) test -count=1 ./...
+	cd lifecycle/requests/bench && $(GO) test -count=1 $(EXEC) ./...
 	@$(MAKE) --no-print-directory resize
 
 # This test resizes the machine's one conntrack table, so it runs last and alone.
@@ -93,6 +94,7 @@ resize:
 vet:
 	$(GO) vet ./...
 	$(GO) vet -tags resize ./conntrack/...
+	cd lifecycle/requests/bench && $(GO) vet ./...
 	GOOS=darwin GOARCH=arm64 $(GO) build ./...
 
 .PHONY: fuzz
@@ -108,6 +110,7 @@ fuzz: ## each fuzz target for FUZZTIME (300000x inputs, or a time)
 lint: ## golangci-lint; its first build takes some minutes
 	nice -n 10 $(LINTER) run --allow-parallel-runners ./...
 	cd e2e && nice -n 10 $(GO) tool -modfile=tools/lint/go.mod golangci-lint run --allow-parallel-runners --config ../.golangci.yml ./...
+	cd lifecycle/requests/bench && nice -n 10 $(GO) tool -modfile=../../../e2e/tools/lint/go.mod golangci-lint run --allow-parallel-runners --config ../../../.golangci.yml ./...
 	cd e2e/tools/image && nice -n 10 $(GO) tool -modfile=../lint/go.mod golangci-lint run --allow-parallel-runners --config ../../../.golangci.yml ./...
 
 .PHONY: bench
@@ -115,6 +118,13 @@ bench: build ## conndrain beside `conntrack -L` on large tables (root; ARGS=--qu
 	@command -v conntrack >/dev/null || { echo "The bench compares with the conntrack command: apt-get install conntrack" >&2; exit 1; }
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench ./conntrack/bench
 	@$(AS_ROOT) bin/bench --conndrain bin/conndrain $(ARGS)
+
+# It has a go.mod of its own: gRPC must not become a part of the product.
+.PHONY: bench-requests
+bench-requests: ## requests told from pauses, on nginx, Node.js, gunicorn and Go (root; 15 minutes; ARGS="--looks 1000000 --check")
+	@lifecycle/requests/bench/install.sh
+	@mkdir -p bin && cd lifecycle/requests/bench && CGO_ENABLED=0 $(GO) build -trimpath -o $(CURDIR)/bin/bench-requests .
+	@$(AS_ROOT) bin/bench-requests $(ARGS)
 
 .PHONY: clean
 clean: ## remove bin/

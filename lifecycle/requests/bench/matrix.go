@@ -3,99 +3,201 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
-	"time"
-
-	"github.com/conndrain/conndrain/lifecycle/requests"
 )
 
-// leastPause is the shortest pause that should be found.
-const leastPause = 200 * time.Millisecond
-
-// errWrong is a request in flight that was taken for a pause.
-var errWrong = errors.New("a request in flight was judged between")
-
-// row is what came of one trial.
-type row struct {
-	trial
-	// flying are looks at a request in flight, wrong those of them that were judged
-	// between, by rule.
-	flying, wrongStrict, wrongWide int
-	// pauses are looks at a pause of at least leastPause, found those of them judged
-	// between, by rule. unclear were left out.
-	pauses, foundStrict, foundWide, unclear int
-	// firstBetween is how long after the start the first one was found by Strict.
-	firstBetween time.Duration
-	looks        int
-	perLook      time.Duration
+// report is all that was measured.
+type report struct {
+	Machine string  `json:"machine"`
+	Seed    uint64  `json:"seed"`
+	Seconds float64 `json:"seconds"`
+	// Looks are those at a request in flight that can be seen into.
+	Looks int    `json:"looks"`
+	Cells []cell `json:"cells"`
+	Costs []cost `json:"costs"`
+	Goals []goal `json:"goals"`
+	kinds []kind
 }
 
-func tabulate(t trial, known *truth, all []judged, looks int, cost time.Duration) row {
-	r := row{trial: t, looks: looks, perLook: cost / time.Duration(max(looks, 1)), firstBetween: -1}
-	for _, j := range all {
-		s, pause := known.at(j.client, j.from, j.to, margin)
-		switch {
-		case s == unclear:
-			r.unclear++
-		case s == inFlight:
-			r.flying++
-			r.wrongStrict += is(j.strict)
-			r.wrongWide += is(j.wide)
-		case pause >= leastPause:
-			r.pauses++
-			r.foundStrict += is(j.strict)
-			r.foundWide += is(j.wide)
-			if r.firstBetween < 0 && j.strict == requests.Between {
-				r.firstBetween = j.from.Sub(all[0].from)
+// write prints the report, for people or for programs.
+func (r report) write(w io.Writer, output string) error {
+	if output == "json" {
+		return json.NewEncoder(w).Encode(r)
+	}
+	all, _ := r.sum(func(cell) bool { return true })
+	fmt.Fprintf(w, "%s\nseed %d, %.0f s, %d looks at a request in flight that can be seen into\n", r.Machine, r.Seed, r.Seconds, r.Looks)
+	fmt.Fprintf(w, "%s of the looks came later than %s after the one before\n\n", share(all.Late, all.Rounds), lateAfter)
+	return errors.Join(r.writeKinds(w), r.writeBy(w, "server", func(c cell) string { return c.Server }),
+		r.writeBy(w, "link", func(c cell) string { return c.Link }), r.writeFirst(w), r.writeCosts(w), r.writeWrong(w), r.writeGoals(w))
+}
+
+// table prints rows in columns, as markdown.
+func table(w io.Writer, rows ...[]string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', tabwriter.TabIndent)
+	for i, row := range rows {
+		for _, word := range row {
+			fmt.Fprintf(t, "| %s\t", word)
+		}
+		fmt.Fprintln(t, "|")
+		if i == 0 {
+			for range row {
+				fmt.Fprint(t, "|---\t")
 			}
+			fmt.Fprintln(t, "|")
 		}
 	}
-	return r
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w)
+	return err
 }
 
-func is(c requests.Class) int {
-	if c == requests.Between {
-		return 1
+var tallyHead = []string{"in flight", "naive wrong", "strict wrong", "wide wrong", "pauses", "strict", "wide"}
+
+func (t tally) words() []string {
+	wide := fmt.Sprint(t.WrongWide)
+	if t.WrongFirst > 0 {
+		wide += fmt.Sprintf(" (%d first)", t.WrongFirst)
 	}
-	return 0
+	return []string{
+		fmt.Sprint(t.Flying), fmt.Sprint(t.WrongNaive), fmt.Sprint(t.WrongStrict), wide,
+		fmt.Sprint(t.Pauses), share(t.FoundStrict, t.Pauses), share(t.FoundWide, t.Pauses),
+	}
 }
 
-// printMatrix prints a row for each trial and what they come to, and is errWrong if
-// a kind of traffic was judged wrong that is said never to be.
-func printMatrix(w io.Writer, rows []row) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "server\ttraffic\tin flight\twrong strict\twrong wide\tpauses\tstrict\twide\tfirst\tleft out\tper look")
-	var sum row
-	var err error
-	for _, r := range rows {
-		first := "-"
-		if r.firstBetween >= 0 {
-			first = fmt.Sprintf("%.1f s", r.firstBetween.Seconds())
+// writeKinds prints the matrix: what can be seen into with its sum, then the rest.
+func (r report) writeKinds(w io.Writer) error {
+	head := slices.Concat([]string{"traffic"}, tallyHead, []string{"to match", "left out"})
+	var rows, opaque [][]string
+	var sum tally
+	for _, k := range r.kinds {
+		t, found := r.sum(func(c cell) bool { return c.Traffic == k.name })
+		if !found {
+			continue
 		}
-		fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%d\t%s\n", r.server, r.kind.name, r.flying, r.wrongStrict, r.wrongWide,
-			r.pauses, share(r.foundStrict, r.pauses), share(r.foundWide, r.pauses), first, r.unclear, r.perLook.Round(10*time.Microsecond))
-		sum.flying += r.flying
-		sum.wrongStrict += r.wrongStrict
-		sum.wrongWide += r.wrongWide
-		sum.pauses += r.pauses
-		sum.foundStrict += r.foundStrict
-		sum.foundWide += r.foundWide
-		sum.unclear += r.unclear
-		if r.wrongStrict > 0 && !r.kind.opaque {
-			err = fmt.Errorf("%s, %s: %w, %d times", r.server, r.kind.name, errWrong, r.wrongStrict)
+		match := "-"
+		if k.rival != nil {
+			match = fmt.Sprintf("%d / %d %%", k.rival.strict, k.rival.wide)
+		}
+		row := slices.Concat([]string{k.name}, t.words(), []string{match, fmt.Sprint(t.Unclear)})
+		if k.opaque {
+			opaque = append(opaque, row)
+			continue
+		}
+		rows = append(rows, row)
+		sum.add(t)
+	}
+	rows = append(rows, slices.Concat([]string{"all that can be seen into"}, sum.words(), []string{"", fmt.Sprint(sum.Unclear)}))
+	err := table(w, append([][]string{head}, rows...)...)
+	if len(opaque) == 0 {
+		return err
+	}
+	head[0] = "cannot be seen into"
+	return errors.Join(err, table(w, append([][]string{head}, opaque...)...))
+}
+
+// sum adds up the cells that are chosen.
+func (r report) sum(chosen func(cell) bool) (t tally, found bool) {
+	for _, c := range r.Cells {
+		if chosen(c) {
+			t.add(c.tally)
+			found = true
 		}
 	}
-	fmt.Fprintf(out, "all\t\t%d\t%d\t%d\t%d\t%s\t%s\t\t%d\t\n", sum.flying, sum.wrongStrict, sum.wrongWide,
-		sum.pauses, share(sum.foundStrict, sum.pauses), share(sum.foundWide, sum.pauses), sum.unclear)
-	return errors.Join(out.Flush(), err)
+	return t, found
+}
+
+// writeBy prints the sums of what can be seen into, by something.
+func (r report) writeBy(w io.Writer, name string, of func(cell) string) error {
+	rows := [][]string{slices.Concat([]string{name}, tallyHead, []string{"left out", "requests", "failed", "untold"})}
+	var names []string
+	for _, c := range r.Cells {
+		if !slices.Contains(names, of(c)) {
+			names = append(names, of(c))
+		}
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		t, found := r.sum(func(c cell) bool { return !c.Opaque && of(c) == n })
+		if found {
+			rows = append(rows, slices.Concat([]string{n}, t.words(), []string{
+				fmt.Sprint(t.Unclear), fmt.Sprint(t.Requests), fmt.Sprint(t.Failed), fmt.Sprint(t.Untold),
+			}))
+		}
+	}
+	return table(w, rows...)
+}
+
+// writeFirst prints how long it takes to find the first pause, cold.
+func (r report) writeFirst(w io.Writer) error {
+	rows := [][]string{{"first pause found, cold", "strict median", "worst", "wide median", "worst", "never"}}
+	for _, k := range r.kinds {
+		strict, never := r.firsts(k.name, func(c cell) float64 { return c.FirstStrict })
+		wide, _ := r.firsts(k.name, func(c cell) float64 { return c.FirstWide })
+		if len(wide) == 0 || k.opaque {
+			continue
+		}
+		rows = append(rows, []string{k.name, middle(strict), worst(strict), middle(wide), worst(wide), fmt.Sprintf("%d of %d", never, never+len(strict))})
+	}
+	return table(w, rows...)
+}
+
+// firsts are the times, sorted, to the first pause found in each of the trials of a
+// kind that had pauses, and how many found none.
+func (r report) firsts(kind string, of func(cell) float64) (all []float64, never int) {
+	for _, c := range r.Cells {
+		switch {
+		case c.Traffic != kind || c.Pauses == 0:
+		case of(c) < 0:
+			never++
+		default:
+			all = append(all, of(c))
+		}
+	}
+	slices.Sort(all)
+	return all, never
+}
+
+func middle(sorted []float64) string {
+	if len(sorted) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f s", sorted[len(sorted)/2])
+}
+
+func worst(sorted []float64) string {
+	if len(sorted) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f s", sorted[len(sorted)-1])
+}
+
+// writeWrong names each trial in which a rule was wrong.
+func (r report) writeWrong(w io.Writer) error {
+	rows := [][]string{{"judged wrong in", "server", "link", "seed", "in flight", "strict", "wide"}}
+	for _, c := range r.Cells {
+		if c.WrongStrict+c.WrongWide > 0 {
+			rows = append(rows, []string{c.Traffic, c.Server, c.Link, fmt.Sprint(c.Seed), fmt.Sprint(c.Flying), fmt.Sprint(c.WrongStrict), c.words()[3]})
+		}
+	}
+	if len(rows) == 1 {
+		return nil
+	}
+	return table(w, rows...)
 }
 
 func share(part, of int) string {
 	if of == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.0f %%", 100*float64(part)/float64(of))
+	return fmt.Sprintf("%d %%", percent(part, of))
 }
+
+// percent is a share in whole percent, the nearest.
+func percent(part, of int) int { return (200*part + of) / (2 * max(of, 1)) }

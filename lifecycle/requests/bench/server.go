@@ -4,121 +4,99 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
+	"errors"
 	"fmt"
-	"io"
-	"math/big"
-	"net"
-	"net/http"
 	"net/netip"
-	"strconv"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/conndrain/conndrain/conntrack/netlab"
 )
 
-// server is one that runs in the namespace.
-type server struct {
-	port uint16
-	tls  bool
-	stop func()
+// spot is a port that a server has to listen on, for one trial.
+type spot struct {
+	Port uint16
+	// H2 asks for HTTP/2, GRPC for a gRPC server.
+	H2, GRPC bool
 }
 
-func serverNames() []string { return []string{"go", "go-tls"} }
+// noter takes in what a server says of a request.
+type noter func(id uint64, what moment, at time.Time)
 
-// start starts a server by its name.
-func start(ctx context.Context, name string, ns *netlab.Namespace, known *truth) (server, error) {
-	switch name {
-	case "go", "go-tls":
-		return startGo(ctx, ns, known, name == "go-tls")
-	}
-	return server{}, fmt.Errorf("unknown server %q: use one of %v", name, serverNames())
+// host is what servers run on.
+type host struct {
+	namespace *netlab.Namespace
+	// dir is a directory of the server's own.
+	dir   string
+	note  noter
+	spots []spot
+	// secure asks for TLS, with the certificate and key of these files.
+	secure           bool
+	certificate, key string
 }
 
-func startGo(ctx context.Context, ns *netlab.Namespace, known *truth, secure bool) (server, error) {
-	l, err := ns.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return server{}, err
-	}
-	port := uint16(l.Addr().(*net.TCPAddr).Port)
-	if secure {
-		certificate, err := selfSigned()
-		if err != nil {
-			return server{}, err
-		}
-		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"http/1.1"}})
-	}
-	s := &http.Server{Handler: answerer{known}, ReadHeaderTimeout: time.Minute}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Serve(l) // ends with stop
-	}()
-	return server{port: port, tls: secure, stop: func() {
-		_ = s.Close() // what its clients wanted to know they know
-		<-done
-	}}, nil
+// product is one of the servers that are measured.
+type product struct {
+	name string
+	// start starts it; stop ends it and returns when all that it noted is noted.
+	start func(context.Context, host) (stop func() error, err error)
 }
 
-type answerer struct{ truth *truth }
+var products = []product{
+	{"go", startGo},
+	{"nginx-go", startNginxBeforeGo},
+	{"nginx", startNginx},
+	{"node", startNode},
+	{"gunicorn", startGunicorn},
+}
 
-// ServeHTTP does what a request asks for: work for so long, then so many bytes in so
-// many parts with pauses between them.
-func (a answerer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	number := func(name string) int {
-		n, _ := strconv.Atoi(r.URL.Query().Get(name)) // absent is 0
-		return n
+// secureSuffix makes a server's name that of the same server with TLS.
+const secureSuffix = "-tls"
+
+func serverNames() []string {
+	var names []string
+	for _, p := range products {
+		names = append(names, p.name, p.name+secureSuffix)
 	}
-	wait := func(ms int) {
-		if ms > 0 {
-			rest(r.Context(), time.Duration(ms)*time.Millisecond)
-		}
+	return names
+}
+
+// productOf finds a server by its name.
+func productOf(name string) (p product, secure bool, err error) {
+	plain, secure := strings.CutSuffix(name, secureSuffix)
+	i := slices.IndexFunc(products, func(p product) bool { return p.name == plain })
+	if i < 0 {
+		return p, false, fmt.Errorf("no server is called %q: they are %s", name, strings.Join(serverNames(), ", "))
 	}
-	_, _ = io.Copy(io.Discard, r.Body) // the client's trouble shows at the client
-	parts := max(1, number("parts"))
-	flush := http.NewResponseController(w)
-	wait(number("work"))
-	w.Header().Set("Content-Length", strconv.Itoa(number("size")*parts))
-	if number("early") > 0 {
-		w.WriteHeader(http.StatusOK)
-		_ = flush.Flush()
-		wait(number("early"))
-	}
-	part := make([]byte, number("size"))
-	for i := range parts {
-		if i > 0 {
-			wait(number("pause"))
-		}
-		if i == parts-1 {
-			client, err := netip.ParseAddrPort(r.RemoteAddr)
-			if err != nil {
-				return
+	return products[i], secure, nil
+}
+
+// patience is how long a server may take to start.
+const patience = 30 * time.Second
+
+// listening waits until something listens on all the ports.
+func listening(ctx context.Context, h host, died <-chan struct{}) error {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	for _, s := range h.spots {
+		to := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), s.Port).String()
+		for {
+			c, err := h.namespace.Dial(ctx, "tcp", to)
+			if err == nil {
+				if err := c.Close(); err != nil {
+					return err
+				}
+				break
 			}
-			a.truth.last(client)
+			select {
+			case <-died:
+				return errors.New("it has ended")
+			case <-ctx.Done():
+				return fmt.Errorf("wait until it listens: %w", err)
+			case <-time.After(20 * time.Millisecond):
+			}
 		}
-		if _, err := w.Write(part); err != nil {
-			return
-		}
-		_ = flush.Flush()
 	}
-}
-
-func selfSigned() (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	return nil
 }
