@@ -246,6 +246,9 @@ func (w *waiter) request(ctx context.Context, hold time.Duration) lifecycle.Drai
 			r.Sockets = list(s, w.Serves, w.mark)
 		}
 		r.Requests = report(s, textSize(r.Sockets), w.quiet.lastQuiet())
+		if r.Requests.Blind != "" {
+			w.quiet.suspend() // until the helper has heard of it
+		}
 		if why := r.Requests.Blind; why != "" && why != w.blind && ctx.Err() == nil {
 			w.blind = why
 			w.Logger.Warn("cannot tell whether requests are in flight", "why", why)

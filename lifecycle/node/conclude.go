@@ -93,7 +93,8 @@ func (v *vigil) sayDraining(d lifecycle.Decision, deadline time.Time, c conntrac
 // its sessions.
 func (v *vigil) sayUnjudged(d lifecycle.Decision, now time.Time) {
 	why := v.apart.unjudged
-	if v.excused || why == "" || d.Phase != lifecycle.Draining || now.Sub(v.begun) < judgePatience ||
+	since(&v.unjudgedSince, why != "", now) // one look that took too long is no reason
+	if v.excused || why == "" || d.Phase != lifecycle.Draining || now.Sub(v.unjudgedSince) < judgePatience ||
 		v.apart.sessions == 0 || !v.settingsNow().Until.Any(lifecycle.Until.OfRequests) {
 		return
 	}

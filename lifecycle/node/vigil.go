@@ -55,7 +55,9 @@ type vigil struct {
 	unsent    bool
 	said      bool // by an Event, that the pod waits
 	excused   bool // by an Event, that it is held for its sessions instead
-	freedom   freedom
+
+	unjudgedSince time.Time // nobody can tell the pod's requests
+	freedom       freedom
 }
 
 type liveAnswer struct {
