@@ -46,6 +46,15 @@ func newDrainCase(s space, srv server) *drained {
 	return d
 }
 
+// replacedCase is drainCase with a Deployment, whose next pod takes what comes later.
+func replacedCase(t *testing.T, srv server) *drained {
+	t.Helper()
+	d := &drained{space: productSpace(t)}
+	srv.name, srv.node, srv.onTerm, srv.hook, srv.quiet = "web", "n1", "exit", true, true
+	d.pod, d.service = d.serve(srv)
+	return d
+}
+
 // delete deletes the pod, with the grace period of its spec.
 func (d *drained) delete() {
 	d.Helper()
@@ -158,7 +167,15 @@ func (c conn) port() string {
 func (d *drained) tracked(address string, want int) {
 	d.Helper()
 	d.eventually("sessions of "+address, func(ctx context.Context) error {
-		return d.connected(ctx, d.pod.Spec.NodeName, address, want)
+		return d.connected(ctx, d.pod.Spec.NodeName, address, "tcp", want)
+	})
+}
+
+// served blocks until the pod has so many sessions of a protocol.
+func (d *drained) served(protocol string, want int) {
+	d.Helper()
+	d.eventually(protocol+" sessions of the pod", func(ctx context.Context) error {
+		return d.connected(ctx, d.pod.Spec.NodeName, d.pod.Status.PodIP, protocol, want)
 	})
 }
 
@@ -184,8 +201,8 @@ func (s space) hasEntry(ctx context.Context, node, address string, port int, wor
 }
 
 // connected is an error unless the node has so many ESTABLISHED entries of an address's port for plain TCP.
-func (s space) connected(ctx context.Context, node, address string, want int) error {
-	all, err := s.entries(ctx, node, "tcp", address, portOf("tcp"))
+func (s space) connected(ctx context.Context, node, address, protocol string, want int) error {
+	all, err := s.entries(ctx, node, "tcp", address, portOf(protocol))
 	if err != nil {
 		return err
 	}

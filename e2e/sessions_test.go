@@ -58,11 +58,11 @@ func TestP10OutboundPoolDoesNotHold(t *testing.T) {
 		spec.Containers = append(spec.Containers, with)
 	}})
 	s.eventually("the pool is open", func(ctx context.Context) error {
-		return s.connected(ctx, "n2", database.Status.PodIP, pool.Count)
+		return s.connected(ctx, "n2", database.Status.PodIP, "tcp", pool.Count)
 	})
 	d.delete()
 	d.releasedAtOnce("There was no session")
-	if err := s.connected(t.Context(), "n2", database.Status.PodIP, pool.Count); err != nil {
+	if err := s.connected(t.Context(), "n2", database.Status.PodIP, "tcp", pool.Count); err != nil {
 		t.Errorf("the pool was not open to the end: %v", err)
 	}
 	s.kubectl("delete", "pod", database.Name, "--grace-period=1") // the pool's program goes on after SIGTERM
