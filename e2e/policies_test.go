@@ -13,41 +13,57 @@ import (
 func TestP6ToP9UnderOtherPolicies(t *testing.T) {
 	t.Parallel()
 	const short, long = 30, 300 // seconds of grace, for what goes to the deadline and what does not
-	webSocket := func(lasts time.Duration) func(*drained) {
-		return func(d *drained) {
-			d.outside(traffic.Client{
+	// Each returns what has to hold of the traffic when the pod is gone, or nothing.
+	webSocket := func(lasts time.Duration, completes bool) func(*drained) func() {
+		return func(d *drained) func() {
+			wait := d.outside(traffic.Client{
 				Protocol: "websocket", Address: d.direct("websocket"), Count: 1, Transfer: traffic.Transfer{Bytes: 1 << 20, Duration: lasts},
 			})
 			d.served("websocket", 1)
+			return func() {
+				if got, err := wait(); err != nil || (got.Completed == 1) != completes {
+					d.Errorf("the WebSocket's report is %+v, %v", got, err)
+				}
+			}
 		}
 	}
-	idle := func(d *drained) {
+	idle := func(d *drained) func() {
 		d.dial(d.c.Outside, d.direct("tcp"))
 		d.tracked(d.pod.Status.PodIP, 1)
+		return nil
+	}
+	vanished := func(address string) func(*drained) func() {
+		return func(d *drained) func() {
+			d.vanishing(address)
+			return nil
+		}
 	}
 	for _, test := range []struct {
 		name, until string
 		grace       int64
-		open        func(*drained)
+		open        func(*drained) func()
 		reason      string
 		words       []string
 	}{
-		{"P6 requests: a WebSocket is waited for", "requests", long, webSocket(20 * time.Second), "Drained", []string{"The last session has ended"}},
-		{"P6 withdrawn: it is the application's", "withdrawn", long, webSocket(time.Hour), "Drained", []string{"1 session left to the application"}},
-		{"P7 requests: an endless stream is cut", "requests", short, webSocket(time.Hour), "DrainExpired", []string{"1 session cut"}},
-		{"P7 withdrawn: it is the application's", "withdrawn", long, webSocket(time.Hour), "Drained", []string{"1 session left to the application"}},
+		{"P6 requests: a WebSocket is waited for", "requests", long, webSocket(20*time.Second, true), "Drained", nil},
+		{"P6 withdrawn: it is the application's", "withdrawn", long, webSocket(time.Hour, false), "Drained", []string{"1 session left to the application"}},
+		{"P7 requests: an endless stream is cut", "requests", short, webSocket(time.Hour, false), "DrainExpired", []string{"1 session cut"}},
+		{"P7 withdrawn: it is the application's", "withdrawn", long, webSocket(time.Hour, false), "Drained", []string{"1 session left to the application"}},
 		{"P8 requests: an idle session is let go after quiet", "requests", long, idle, "Drained", []string{"No request was in flight on the 1 session"}},
 		{"P8 withdrawn: it is the application's", "withdrawn", long, idle, "Drained", []string{"1 session left to the application"}},
-		{"P9 requests: a client that has vanished, after quiet", "requests", long, func(d *drained) { d.vanishing("10.200.0.95") }, "Drained", []string{"No request was in flight on the 1 session"}},
-		{"P9 withdrawn: it is the application's", "withdrawn", long, func(d *drained) { d.vanishing("10.200.0.94") }, "Drained", []string{"1 session left to the application"}},
+		{"P9 requests: a client that has vanished, after quiet", "requests", long, vanished("10.200.0.95"), "Drained", []string{"No request was in flight on the 1 session"}},
+		{"P9 withdrawn: it is the application's", "withdrawn", long, vanished("10.200.0.94"), "Drained", []string{"1 session left to the application"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			d := drainCase(t, server{grace: test.grace, annotations: map[string]string{"conndrain.io/until": test.until}})
-			test.open(d)
+			check := test.open(d)
 			d.delete()
 			d.event(d.pod, test.reason, test.words...)
 			d.ends()
+			if check != nil {
+				check()
+			}
 		})
 	}
 }
@@ -110,7 +126,7 @@ func TestNotify(t *testing.T) {
 		t.Parallel()
 		d := drainCase(t, server{grace: 300, annotations: map[string]string{"conndrain.io/notify": "http://:9/"}})
 		d.delete()
-		d.event(d.pod, "NotifyFailed", "nobody listens on port 9")
+		d.event(d.pod, "NotifyFailed", "POST http://:9/", "port 9")
 		d.event(d.pod, "Drained")
 		d.ends()
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -62,7 +63,8 @@ func (s *grpcSession) transfer(ctx context.Context, t Transfer, alive func()) (i
 			return n, err
 		}
 	}
-	if !s.dialed.Load() {
+	// A call that was told so may have been overtaken by a connection that was made.
+	if !s.dialed.Load() || strings.Contains(err.Error(), "while dialing") {
 		return 0, dialError{err}
 	}
 	return 0, fmt.Errorf("call gRPC stream: %w", err)
