@@ -194,13 +194,13 @@ func (c *connection) between(rule Rule, at time.Time, p *port) bool {
 		return false
 	}
 	known := c.based && s != nil && s.prefix == 0
-	c.trusted = known && c.sure && s.strict >= enough
+	c.trusted = known && c.sure && s.strict >= p.needs()
 	switch {
 	case c.trusted:
 		return true
 	case p.paused || c.turns < enough:
 		return false
-	case known && s.complete >= enough && s.certain > 0:
+	case known && s.complete >= p.needs() && s.certain > 0:
 		return true
 	case rule != Wide || p.certain < enough:
 		return false

@@ -3,6 +3,9 @@ package requests
 // enough is how often something has to be seen to be relied on.
 const enough = 3
 
+// placesForOne is how many places make it need one more.
+const placesForOne = 16
+
 // maxPairs bounds what is remembered of one port.
 const maxPairs = 4096
 
@@ -82,6 +85,10 @@ func (p *port) surely(t turn, from basis) {
 		p.turns[t]++
 	}
 }
+
+// needs is how often an answer has to have ended at a place. Where there are very many
+// places, one that is the same can be so by chance.
+func (p *port) needs() int { return max(enough, len(p.pairs)/placesForOne) }
 
 // of returns what is known of a pair, or nil where there is no place for it: it is
 // then never relied on.

@@ -62,7 +62,7 @@ func (c *connection) countFrom(f *Figures, ch change, p *port) {
 	case ch.received == 0: // at most a segment that had come before
 	case !ch.out || f.SinceReceived < f.SinceSent: // in came last; the queue would be no proof
 		c.sinceIn = f.Written
-	case !p.interim || ch.sent <= 1 || c.resting && ch.segments == 1 && !p.paused:
+	case !p.interim || ch.sent == 1 && f.SinceReceived > f.SinceSent || c.resting && ch.segments == 1 && !p.paused:
 		c.sinceIn = c.last.Written
 	default:
 		// The end of one answer and the beginning of the next can have come: the latter

@@ -51,10 +51,13 @@ func TestInterimAnswers(t *testing.T) {
 	late := []step{request(30*ms, 1000), answer(0, 300), request(4*ms, 200), answer(pause, 25), nothing(2 * time.Second)}
 	// The next request follows each answer at once.
 	loop := []step{request(1500*ms, 1000), answer(1*ms, 300), request(1*ms, 200), answer(1*ms, 25)}
+	// All of it in one tick, and the answer in one segment.
+	tick := []step{atOnce(request(0, 1000), answer(0, 300), request(0, 200)), answer(30*ms, 25), nothing(2 * time.Second)}
 	for _, tc := range []struct {
 		name  string
 		steps []step
 	}{
+		{"in one tick", steps(repeat(25, turn...), []step{request(pause, 200), answer(2*ms, 25), nothing(500 * ms)}, tick)},
 		{"a look that is late", steps(repeat(25, turn...), []step{request(pause, 200), answer(2*ms, 25)}, late)},
 		{"without a pause", steps([]step{request(pause, 200), answer(ms, 25)}, repeat(8, loop...), []step{nothing(time.Second)})},
 	} {
@@ -251,5 +254,22 @@ func TestTurnsThatNobodyWatched(t *testing.T) {
 	}
 	if got := all[len(all)-1]; got == Between {
 		t.Errorf("%s on a port that pauses where nobody looks", got)
+	}
+}
+
+// Among very many sizes one that is the same is so by chance.
+func TestSizesThatAreTheSameByChance(t *testing.T) {
+	t.Parallel()
+	taught := repeat(6, request(pause, 100), answer(30*ms, 300))
+	var many []step
+	for i := range uint64(200) {
+		many = append(many, request(pause, 100), answer(30*ms, 1000+i), answer(300*ms, 2000))
+	}
+	again := []step{request(pause, 100), answer(30*ms, 300), nothing(pause)}
+	if got := last(Strict, steps(taught, many[:15], again)); got != Between {
+		t.Errorf("%s among few sizes, want between", got)
+	}
+	if got := last(Strict, steps(taught, many, again)); got == Between {
+		t.Errorf("%s among very many sizes", got)
 	}
 }
