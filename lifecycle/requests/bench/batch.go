@@ -41,7 +41,7 @@ func (b batch) run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		g.Go(func() error { return r.traffic(ctx, b.ground.clients, b.ground.server(r.link), secure, b.clients) })
+		g.Go(func() error { return r.traffic(ctx, b.ground.clients, b.ground.server(r.link), secure, b.options) })
 	}
 	g.Go(func() error { return b.look(ctx) })
 	return g.Wait()

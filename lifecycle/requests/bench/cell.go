@@ -99,7 +99,7 @@ func (r *running) tabulate() cell {
 			c.WrongNaive += one(m.naive)
 			c.WrongStrict += one(m.strict)
 			c.WrongWide += one(m.wide)
-			c.WrongFirst += one(m.wide && int(m.look) <= learned)
+			c.WrongFirst += one(m.wide && r.kind.parts && int(m.look) <= learned)
 		case pause >= leastPause:
 			c.Pauses++
 			c.FoundStrict += one(m.strict)

@@ -30,6 +30,9 @@ type kind struct {
 	// means all but the one that only has a file; files means that one too.
 	servers      []string
 	plain, files bool
+	// parts says that answers pause between their parts: the first of a port may be
+	// taken for complete by the wide rule.
+	parts bool
 	// opaque kinds cannot be seen into: they are printed, and nothing is promised.
 	opaque bool
 	// rival is what of its pauses is found by the two rules that this one has to match,
@@ -134,25 +137,25 @@ var shapes = []kind{
 
 // streams are kinds whose answers come in parts.
 var streams = []kind{
-	{name: "chunks every 300 ms", rival: &rival{25, 25}, turn: exchange(ask{size: 300, parts: 6, pause: 300}, 300*ms)},
-	{name: "answer in two writes, work between", rival: &rival{0, 0}, turn: func(ctx context.Context, c *client, _ int) error {
+	{name: "chunks every 300 ms", parts: true, rival: &rival{25, 25}, turn: exchange(ask{size: 300, parts: 6, pause: 300}, 300*ms)},
+	{name: "answer in two writes, work between", parts: true, rival: &rival{0, 0}, turn: func(ctx context.Context, c *client, _ int) error {
 		return then(ctx, c.get(ask{size: 300, parts: 2, pause: 100 + c.rand.IntN(400)}), 300*ms)
 	}},
-	{name: "answer in two writes, think 0", turn: exchange(ask{size: 300, parts: 2, pause: 400}, 0)},
-	{name: "first stream after 40 s of short", rival: &rival{89, 91}, turn: func(ctx context.Context, c *client, turn int) error {
+	{name: "answer in two writes, think 0", parts: true, turn: exchange(ask{size: 300, parts: 2, pause: 400}, 0)},
+	{name: "first stream after 40 s of short", parts: true, rival: &rival{89, 91}, turn: func(ctx context.Context, c *client, turn int) error {
 		if turn%180 == 179 {
 			return then(ctx, c.get(ask{size: 300, parts: 5, pause: 1000}), 200*ms)
 		}
 		return then(ctx, c.get(short), 200*ms)
 	}},
-	{name: "streams with few long pauses", turn: func(ctx context.Context, c *client, _ int) error {
+	{name: "streams with few long pauses", parts: true, turn: func(ctx context.Context, c *client, _ int) error {
 		a := ask{size: 200 + c.rand.IntN(500), parts: 4, pause: 50 + c.rand.IntN(100)}
 		if c.rand.IntN(8) == 0 {
 			a.parts, a.pause = 2, 3000
 		}
 		return then(ctx, c.get(a), 300*ms)
 	}},
-	{name: "now and then a stream, ever-new sizes", turn: func(ctx context.Context, c *client, turn int) error {
+	{name: "now and then a stream, ever-new sizes", parts: true, turn: func(ctx context.Context, c *client, turn int) error {
 		a := ask{size: 200 + c.rand.IntN(5000)}
 		if turn%30 == 29 {
 			a.parts, a.pause = 2+c.rand.IntN(4), 300+c.rand.IntN(2500)
@@ -163,13 +166,13 @@ var streams = []kind{
 
 // opaques are kinds that no look can see into.
 var opaques = []kind{
-	{name: "headers early, 1 s", opaque: true, rival: &rival{10, 10}, turn: exchange(ask{size: 3000, early: 1000}, 300*ms)},
+	{name: "headers early, 1 s", parts: true, opaque: true, rival: &rival{10, 10}, turn: exchange(ask{size: 3000, early: 1000}, 300*ms)},
 	{name: "answer before the request is complete", opaque: true, servers: []string{"go", "node"}, files: true,
 		turn: func(ctx context.Context, c *client, _ int) error {
 			return then(ctx, c.post(ctx, ask{size: 300, now: true}, 20000, 600*ms), 300*ms)
 		}},
-	{name: "103, then 1.5 s", opaque: true, servers: []string{"go", "node"}, turn: exchange(ask{size: 300, hint: 1500}, 300*ms)},
-	{name: "server-sent events every 3 s", opaque: true, turn: exchange(ask{size: 80, parts: 5, pause: 3000, early: 200, chunked: true}, 300*ms)},
+	{name: "103, then 1.5 s", parts: true, opaque: true, servers: []string{"go", "node"}, turn: exchange(ask{size: 300, hint: 1500}, 300*ms)},
+	{name: "server-sent events every 3 s", parts: true, opaque: true, turn: exchange(ask{size: 80, parts: 5, pause: 3000, early: 200, chunked: true}, 300*ms)},
 	{name: "WebSocket, message every 300 ms", opaque: true, servers: []string{"go", "node"}, whole: webSocket},
 	{name: "HTTP/2 GET slow 1.5 s", opaque: true, h2: true, whole: h2(ask{size: 300, work: 1500}, 0, 300*ms)},
 	{name: "HTTP/2 POST 200 B, slow 1.5 s", opaque: true, h2: true, whole: h2(ask{size: 300, work: 1500}, 200, 300*ms)},
@@ -179,7 +182,7 @@ var opaques = []kind{
 	{name: "gRPC unary 100 B, 1.5 s", opaque: true, grpc: true, whole: callGRPC(grpcUnary, ask{size: 100, work: 1500}, 100, 300*ms)},
 	{name: "gRPC unary 20 KB, 1.5 s", opaque: true, grpc: true, whole: callGRPC(grpcUnary, ask{size: 100, work: 1500}, 20<<10, 300*ms)},
 	{name: "gRPC unary 200 KB, 1.5 s", opaque: true, grpc: true, whole: callGRPC(grpcUnary, ask{size: 100, work: 1500}, 200<<10, 300*ms)},
-	{name: "gRPC stream, message every 1 s", opaque: true, grpc: true, whole: callGRPC(grpcStream, ask{size: 500, parts: 6, pause: 1000}, 100, 300*ms)},
+	{name: "gRPC stream, message every 1 s", parts: true, opaque: true, grpc: true, whole: callGRPC(grpcStream, ask{size: 500, parts: 6, pause: 1000}, 100, 300*ms)},
 }
 
 // exchange is a request and a pause after its answer.

@@ -32,6 +32,9 @@ type trial struct {
 	seed   uint64
 }
 
+// startsWithin is the part of a trial's time within which it starts.
+const startsWithin = 10
+
 // requestsOf is how many numbers of requests a trial has.
 const requestsOf = 1e9
 
@@ -64,14 +67,16 @@ func newRunning(t trial, record *recorder) *running {
 }
 
 // traffic makes the trial's traffic until ctx ends.
-func (r *running) traffic(ctx context.Context, ns *netlab.Namespace, to netip.Addr, secure bool, clients int) error {
+func (r *running) traffic(ctx context.Context, ns *netlab.Namespace, to netip.Addr, secure bool, o options) error {
+	// Nor do the trials: many handshakes at once would hold up the looks.
+	rest(ctx, time.Duration(rand.New(rand.NewPCG(r.seed, 0)).Int64N(int64(max(o.lasts/startsWithin, 1)))))
 	g, ctx := errgroup.WithContext(ctx)
 	var ids atomic.Uint64
 	ids.Store(r.number * requestsOf)
-	for i := range clients {
+	for i := range o.clients {
 		c := &client{
 			namespace: ns, to: netip.AddrPortFrom(to, r.port), secure: secure, files: strings.TrimSuffix(r.server, secureSuffix) == "nginx",
-			truth: r.truth, ids: func() uint64 { return ids.Add(1) }, rand: rand.New(rand.NewPCG(r.seed, uint64(i))),
+			truth: r.truth, ids: func() uint64 { return ids.Add(1) }, rand: rand.New(rand.NewPCG(r.seed, uint64(i+1))),
 		}
 		g.Go(func() error {
 			// They do not all begin in one look.
