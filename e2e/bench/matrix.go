@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -59,9 +60,7 @@ func customs() []custom {
 func matrixPolicies() []preStop {
 	ours := func(name, until string, more map[string]string) preStop {
 		annotations := map[string]string{untilAnnotation: until}
-		for k, v := range more {
-			annotations[k] = v
-		}
+		maps.Copy(annotations, more)
 		return preStop{name: name, ours: true, annotations: annotations}
 	}
 	return []preStop{

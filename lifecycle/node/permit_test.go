@@ -121,7 +121,7 @@ func TestLastWord(t *testing.T) {
 				v.permit(whenQuiet, time.Now())
 			}
 			for _, cut := range tc.words {
-				v.drain.leave(lifecycle.Leaving{Cut: cut})
+				v.leave(lifecycle.Leaving{Cut: cut})
 			}
 			d := v.ended(tc.d)
 			if d.Reason != tc.want {
