@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -239,8 +240,11 @@ func TestTenThousandConnections(t *testing.T) {
 	if end := s.endOf("/slow"); end.IsZero() || e.at.Before(end) {
 		t.Errorf("left at %s, the slow request ended at %s", e.at, end)
 	}
-	if n := s.permits.all()[0].Requests.Counts; n["unknown"] != crowd || n["owes"] != 1 {
-		t.Errorf("the helper was told of %v", n)
+	// A slow machine does not see that many in the time of one look, at first.
+	if !slices.ContainsFunc(s.permits.all(), func(r lifecycle.DrainRequest) bool {
+		return r.Requests != nil && r.Requests.Counts["unknown"] == crowd && r.Requests.Counts["owes"] == 1
+	}) {
+		t.Error("the helper was never told of all of them")
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -50,8 +51,13 @@ func startGo(ctx context.Context, h host) (stop func() error, err error) {
 }
 
 func serveHTTP(ctx context.Context, l net.Listener, secure *tls.Config, h2 bool, note noter) (stop func() error) {
+	var running sync.WaitGroup
 	s := &http.Server{
-		Handler: answerer{ctx, note}, ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			running.Add(1)
+			defer running.Done()
+			answerer{ctx, note}.ServeHTTP(w, r)
+		}), ReadHeaderTimeout: time.Minute,
 		ErrorLog:  log.New(io.Discard, "", 0), // what matters shows at the client
 		Protocols: new(http.Protocols), TLSConfig: secure,
 	}
@@ -70,6 +76,7 @@ func serveHTTP(ctx context.Context, l net.Listener, secure *tls.Config, h2 bool,
 	return func() error {
 		err := s.Close()
 		<-done
+		running.Wait() // none notes anything later
 		return err
 	}
 }

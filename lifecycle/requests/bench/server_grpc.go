@@ -50,7 +50,7 @@ func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
 type grpcAnswerer struct{ answerer }
 
 func serveGRPC(ctx context.Context, l net.Listener, secure *tls.Config, note noter) (stop func() error) {
-	options := []grpc.ServerOption{grpc.ForceServerCodecV2(bytesCodec{})}
+	options := []grpc.ServerOption{grpc.ForceServerCodecV2(bytesCodec{}), grpc.WaitForHandlers(true)}
 	if secure != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
 	}
