@@ -90,8 +90,12 @@ func TestLateAnswerHoldsThePod(t *testing.T) {
 	s := prepareScene(t, netlab.LabOptions{}, nil, func(c *Config) { c.Policy = quick })
 	live, may := s.helper.drainer.live, make(chan struct{})
 	s.helper.drainer.live = func(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, time.Time, error) {
-		<-may
-		return live(context.WithoutCancel(ctx), namespace, name, uid)
+		select {
+		case <-may:
+			return live(context.WithoutCancel(ctx), namespace, name, uid)
+		case <-ctx.Done(): // or else a failure hangs
+			return nil, time.Time{}, ctx.Err()
+		}
 	}
 	s.start()
 	c := s.connect(s.serve())

@@ -205,8 +205,8 @@ func (s *server) tell(d *drain, request lifecycle.DrainRequest) {
 	}
 }
 
-// read blocks until the request is there, and until the pod's requests before it are
-// decoded. A slow one keeps no other waiting.
+// read blocks until the request is there, and decodes it. A large one waits for those of
+// its pod before it, however slow they are; a small one waits for none.
 func (s *server) read(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) (request lifecycle.DrainRequest, err error) {
 	from := http.MaxBytesReader(w, r.Body, lifecycle.MaxRequestBytes)
 	body, err := io.ReadAll(io.LimitReader(from, smallRequest))

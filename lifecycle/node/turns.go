@@ -10,8 +10,8 @@ import (
 // decodedAtOnce is how many requests are decoded at the same time, whoever sent them.
 const decodedAtOnce = 2
 
-// turns let each pod have one request decoded at a time, and few pods at once: a
-// request may be large, and none of a pod's costs the other pods anything. The zero
+// turns let each pod have one large request read at a time, and few be decoded at once, so
+// that none of a pod's costs the other pods anything. The zero
 // value is ready for use. They are safe for concurrent use.
 type turns struct {
 	mu sync.Mutex
