@@ -108,7 +108,7 @@ func portOf(protocol string) int {
 	switch protocol {
 	case "grpc":
 		return traffic.DefaultPorts.GRPC
-	case "tcp", "halfclose":
+	case "tcp", "halfclose", "pool":
 		return traffic.DefaultPorts.TCP
 	case "udp":
 		return traffic.DefaultPorts.UDP

@@ -38,7 +38,7 @@ func TestEveryProtocolLivesAsLongAsItsPod(t *testing.T) {
 			}
 			s.eventually("every client has a session", func(ctx context.Context) error {
 				for protocol, want := range map[string]map[int]int{
-					"tcp": {traffic.DefaultPorts.HTTP: 4, traffic.DefaultPorts.GRPC: 1, traffic.DefaultPorts.TCP: 2},
+					"tcp": {traffic.DefaultPorts.HTTP: 5, traffic.DefaultPorts.GRPC: 1, traffic.DefaultPorts.TCP: 3},
 					"udp": {traffic.DefaultPorts.UDP: 1},
 				} {
 					for port, n := range want {
