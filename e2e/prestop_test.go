@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -33,10 +34,14 @@ func openStream(t *testing.T, grace int64, lasts time.Duration) stream {
 		Transfer: traffic.Transfer{Bytes: 1 << 20, Duration: lasts}, Count: 1,
 	})
 	s.established("n1", pod.Status.PodIP, portOf(protocol))
-	client, err := s.c.Client.CoreV1().Pods(s.name).Get(t.Context(), "client", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var client *corev1.Pod
+	s.eventually("the client's address is known", func(ctx context.Context) (err error) {
+		client, err = s.c.Client.CoreV1().Pods(s.name).Get(ctx, "client", metav1.GetOptions{})
+		if err == nil && client.Status.PodIP == "" {
+			err = errors.New("it is not") // its connection can be there before its status is
+		}
+		return err
+	})
 	return stream{space: s, pod: pod, client: *client}
 }
 

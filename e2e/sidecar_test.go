@@ -107,7 +107,7 @@ func TestP25BarePod(t *testing.T) {
 		for i := range spec.Containers {
 			spec.Containers[i].SecurityContext = bare
 		}
-	}}, 20*time.Second, nil)
+	}}, time.Minute, nil) // long enough to be seen on a slow machine
 	h.event(h.pod, "Draining", "for 1 session")
 	h.event(h.pod, "PartialHook", "own") // reported, and kept
 	// The other container's own hook was run, and it is gone before the session is.
