@@ -58,12 +58,20 @@ func TestP26ProbesAreNotNew(t *testing.T) {
 	if c := w.Counts(); c.New != 0 || !c.LastNew.IsZero() {
 		t.Errorf("a probe is new: %+v", c)
 	}
+	if all := w.Sessions(); len(all) != 1 || !all[0].Probe {
+		t.Errorf("%+v, want a probe", all)
+	}
 	connect(t, lab.Node, other, hostPort(lab.PodAddr, 9090))
 	counts(t, w, 2, 0, 0)
 	connect(t, lab.Client, server, hostPort(lab.PodAddr, lab.PodPort))
 	counts(t, w, 3, 0, 0)
 	if c := w.Counts(); c.New != 2 {
 		t.Errorf("%d new, want the session to another port and the client's", c.New)
+	}
+	for _, s := range w.Sessions() {
+		if want := s.Client == probe.client.LocalAddr().(*net.TCPAddr).AddrPort(); s.Probe != want {
+			t.Errorf("%+v: a probe is %t, want %t", s, s.Probe, want)
+		}
 	}
 	probe.end(t)
 	counts(t, w, 2, 0, 0)

@@ -103,6 +103,8 @@ type Session struct {
 	Quiet time.Duration
 	// Source says who knows of the session: conntrack, or only the sockets.
 	Source Source
+	// Probe is true for a kubelet's look at the server, as the [Target] tells them.
+	Probe bool
 }
 
 // Source says who decided: the conntrack table, or the server's own sockets

@@ -154,7 +154,9 @@ func (w *Watch) Sessions() []Session {
 	}
 	sessions := make([]Session, 0, n)
 	w.each(now, func(k *kept, state State, _, server bool) {
-		sessions = append(sessions, k.session(now, state, server))
+		s := k.session(now, state, server)
+		s.Probe = w.probe(k)
+		sessions = append(sessions, s)
 	})
 	sessions = append(sessions, w.report.blindSessions()...)
 	sortSessions(sessions)

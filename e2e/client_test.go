@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -143,7 +144,25 @@ func (s space) entries(ctx context.Context, node, protocol, address string, port
 	return all, nil
 }
 
-// established blocks until the node has a TCP entry that is ESTABLISHED with the pod as its reply source.
+// probe says whether the entry is a kubelet's look at a pod: it comes from the first address of the node's pods.
+func (e entry) probe() bool {
+	for f := range strings.FieldsSeq(string(e)) {
+		if text, ok := strings.CutPrefix(f, "src="); ok {
+			source, err := netip.ParseAddr(text)
+			if err != nil {
+				return false
+			}
+			bits := 64
+			if source.Is4() {
+				bits = 24
+			}
+			return source == netip.PrefixFrom(source, bits).Masked().Addr().Next()
+		}
+	}
+	return false
+}
+
+// established blocks until the node has a client's TCP entry that is ESTABLISHED with the pod as its reply source.
 func (s space) established(node, address string, port int) entry {
 	s.Helper()
 	var found entry
@@ -153,7 +172,7 @@ func (s space) established(node, address string, port int) entry {
 			return err
 		}
 		for _, e := range all {
-			if strings.Contains(string(e), "ESTABLISHED") {
+			if strings.Contains(string(e), "ESTABLISHED") && !e.probe() {
 				found = e
 				return nil
 			}

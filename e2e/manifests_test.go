@@ -124,7 +124,7 @@ func runExample(t *testing.T, c *cluster.Cluster, example string) {
 
 	begin := time.Now()
 	s.kubectl("delete", "pod", pod.Name, "--wait=false")
-	s.event(pod, "Draining", "for 1 session", "port 8080/tcp", "older than the drain")
+	s.event(pod, "Draining", s.clientAddress(t.Context())+":", "port 8080/tcp (older than the drain)")
 	if story := s.kubectl("describe", "pod", pod.Name); !hasAll(story, []string{"Draining", "conndrain-node"}) {
 		t.Errorf("kubectl describe pod does not say what the pod waits for:\n%s", story)
 	}

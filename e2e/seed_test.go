@@ -72,7 +72,7 @@ func TestConndrainKeepsDownload(t *testing.T) {
 	const protocol = "http"
 	transfer := traffic.Transfer{Bytes: 4 << 20, Duration: 12 * time.Second}
 	s := productSpace(t)
-	pod, service := s.serve(server{name: "web", node: "n1", onTerm: "exit", hook: true, bare: true, grace: 300})
+	pod, service := s.serve(server{name: "web", node: "n1", onTerm: "exit", hook: true, bare: true, quiet: true, grace: 300})
 	const released = `conndrain_drain_duration_seconds_count{reason="Drained"}`
 	before := s.metric("n1", released)
 	s.download("client", "n2", traffic.Client{

@@ -189,7 +189,10 @@ func (e events) released(pod *corev1.Pod, c conntrack.Counts, left []conntrack.S
 // first and then the oldest.
 func peers(left []conntrack.Session, begun time.Time) string {
 	return listed(left, func(s conntrack.Session) string {
-		if isNew(s, begun) {
+		switch {
+		case s.Probe:
+			return " (probe)"
+		case isNew(s, begun):
 			return " (new)"
 		}
 		return " (older than the drain)"

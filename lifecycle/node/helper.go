@@ -86,7 +86,7 @@ func New(c Config, client kubernetes.Interface, reader *conntrack.Reader, regist
 		h.events.missed(pod)
 	}
 	if c.Observe != nil && !c.Disabled {
-		h.observer = newObserver(client, c.Observe, d.events, d.tally, c.Logger)
+		h.observer = newObserver(client, c.Observe, d.own, d.events, d.tally, c.Logger)
 		h.beginnings.began = h.observer.began
 	}
 	pods, err := newPods(client, c.Node, h.changed)

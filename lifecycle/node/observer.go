@@ -58,6 +58,7 @@ var observations = []observation{observedSessions, observedNone, observedNoServi
 type observer struct {
 	client kubernetes.Interface
 	reader *conntrack.Reader
+	own    func() ([]netip.Addr, error)
 	events events
 	tally  *tally
 	log    *slog.Logger
@@ -74,9 +75,9 @@ type deletion struct {
 	at  time.Time
 }
 
-func newObserver(client kubernetes.Interface, reader *conntrack.Reader, e events, t *tally, log *slog.Logger) *observer {
+func newObserver(client kubernetes.Interface, reader *conntrack.Reader, own func() ([]netip.Addr, error), e events, t *tally, log *slog.Logger) *observer {
 	return &observer{
-		client: client, reader: reader, events: e, tally: t, log: log,
+		client: client, reader: reader, own: own, events: e, tally: t, log: log,
 		news: make(chan struct{}, 1), queued: make(map[types.UID]deletion),
 	}
 }
@@ -175,6 +176,10 @@ func (o *observer) look(ctx context.Context, batch []deletion) {
 	if err != nil && ctx.Err() == nil {
 		o.log.Warn("which sessions deleted pods have is unknown", "pods", len(batch), "err", err)
 	}
+	own, unknown := o.own()
+	if unknown != nil {
+		o.log.Warn("the node's addresses are unknown: its probes look like sessions", "err", unknown)
+	}
 	for _, d := range batch {
 		list, known := lists[d.pod.Namespace]
 		r := routeOf(list, d.pod)
@@ -188,7 +193,7 @@ func (o *observer) look(ctx context.Context, batch []deletion) {
 			if settings, _ := lifecycle.ParseAnnotations(d.pod.Annotations, named(d.pod)); len(settings.Ports) > 0 {
 				ports = settings.Ports
 			}
-			o.tell(d, sessionsOf(d.pod, ports, sessions), walked)
+			o.tell(d, sessionsOf(d.pod, ports, own, sessions), walked)
 		}
 	}
 }
@@ -236,13 +241,15 @@ func routeOf(list []discoveryv1.EndpointSlice, pod *corev1.Pod) route {
 	return r
 }
 
-// sessionsOf leaves those of a pod that count as open, on the ports that it serves;
-// no ports are every port.
-func sessionsOf(pod *corev1.Pod, ports []uint16, all []conntrack.Session) []conntrack.Session {
-	addresses := addressesOf(pod)
+// sessionsOf leaves those of a pod that count as open, on the ports that it serves,
+// without the probes from the node's own addresses; no ports are every port.
+func sessionsOf(pod *corev1.Pod, ports []uint16, own []netip.Addr, all []conntrack.Session) []conntrack.Session {
+	addresses, probes := addressesOf(pod), probed(pod)
 	return slices.DeleteFunc(slices.Clone(all), func(s conntrack.Session) bool {
 		open := s.State == conntrack.Open || s.State == conntrack.Lost
 		ours := slices.Contains(addresses, s.Server.Addr().Unmap())
-		return !open || !ours || len(ports) > 0 && !slices.Contains(ports, s.Server.Port())
+		probe := s.Destination == s.Server && s.Origin == s.Client &&
+			slices.Contains(own, s.Client.Addr().Unmap()) && slices.Contains(probes, s.Server.Port())
+		return !open || !ours || probe || len(ports) > 0 && !slices.Contains(ports, s.Server.Port())
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -183,7 +184,11 @@ func TestDisabledSleepIsBounded(t *testing.T) {
 func TestObserved(t *testing.T) {
 	t.Parallel()
 	s := newObserved(t)
-	c := s.connect(s.serve())
+	server := s.serve()
+	c := s.connect(server)
+	probe, err := s.lab.Node.Dial(t.Context(), "tcp", netip.AddrPortFrom(s.lab.PodAddr, s.lab.PodPort).String())
+	must(t, err)
+	t.Cleanup(func() { _ = probe.Close() })
 	s.delete(30)
 	s.eventNaming("SessionsAtDeletion: 1 session was open", "nothing waits for it,", c.client.LocalAddr().String(), "port 8080/tcp", "no container has a preStop hook of conndrain")
 	s.metric(`conndrain_observed_deletions_total{result="sessions"} 1`)
