@@ -158,7 +158,7 @@ type apart struct {
 // to be of now.
 func (v *vigil) hold(c conntrack.Counts, now time.Time, anew bool) {
 	judged, why := v.judged(now)
-	u := inEffect(v.settingsNow().Until, judged)
+	u, spoken := visible(inEffect(v.settingsNow().Until, judged), v.listed)
 	a := &v.apart
 	a.due = time.Time{}
 	switch {
@@ -169,7 +169,11 @@ func (v *vigil) hold(c conntrack.Counts, now time.Time, anew bool) {
 		return
 	default:
 		began := time.Now()
-		h := holdingOf(c, v.watch.Sessions(), u, v.target.Ports)
+		all := v.watch.Sessions()
+		h := holdingOf(c, all, u, v.target.Ports)
+		if why == "" {
+			why = whySpoken(all, u, v.target.Ports, spoken)
+		}
 		if h.requests > 0 {
 			h.ignore(v.watch.Others())
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/conndrain/conndrain/lifecycle"
 )
@@ -298,6 +299,40 @@ func TestPermissionAfterARestart(t *testing.T) {
 	}
 	j.leaves(0)
 	if a := j.permitted(true); a.Released() {
+		t.Errorf("answer %+v", a)
+	}
+}
+
+// A port on which gRPC is spoken is held for its sessions, and that is said; its clients
+// are not among those that a hook may judge.
+func TestSpokenHoldsForSessions(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, until("requests"), quick)
+	c := s.connect(s.serve())
+	slice := newSlice(s.pod, true)
+	slice.Ports[0].AppProtocol = new("grpc")
+	_, err := s.api.DiscoveryV1().EndpointSlices(namespace).Update(t.Context(), slice, metav1.UpdateOptions{})
+	must(t, err)
+	j := s.judge(c)
+	s.delete(900)
+	s.reaches(lifecycle.Withdrawing, 1)
+	slice = newSlice(s.pod, false) // what was listed once counts
+	_, err = s.api.DiscoveryV1().EndpointSlices(namespace).Update(t.Context(), slice, metav1.UpdateOptions{})
+	must(t, err)
+	s.eventually("it is said", func() error {
+		if a := j.polls(time.Second); a.WhenQuiet != nil || a.Released() {
+			t.Fatalf("answer %+v", a)
+		}
+		for _, e := range s.events() {
+			if strings.HasPrefix(e, "HeldForSessions: ") && strings.Contains(e, "grpc is spoken on port 8080") {
+				return nil
+			}
+		}
+		return errors.New("it is not")
+	})
+	c.end(t)
+	j.sees()
+	if a := j.released(); a.Reason != lifecycle.Drained {
 		t.Errorf("answer %+v", a)
 	}
 }

@@ -11,6 +11,8 @@ import (
 type port struct {
 	name   string
 	number uint16
+	// protocol is what its Service says is spoken on it; mostly nothing.
+	protocol string
 }
 
 // metricsPort is the name of a port whose sessions hold nothing where the pod
@@ -65,7 +67,7 @@ func declared(pod *corev1.Pod) []port {
 	for _, c := range running(pod) {
 		for _, p := range c.Ports {
 			if n, ok := portNumber(p.ContainerPort); ok {
-				ports = append(ports, port{p.Name, n})
+				ports = append(ports, port{name: p.Name, number: n})
 			}
 		}
 	}

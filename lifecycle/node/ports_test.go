@@ -25,13 +25,13 @@ func TestServedPorts(t *testing.T) {
 		pod    *corev1.Pod
 		want   []uint16
 	}{
-		{"a slice's", []port{{"http", 80}, {"grpc", 90}}, pod, []uint16{80, 90}},
-		{"the same twice", []port{{"http", 80}, {"web", 80}}, pod, []uint16{80}},
+		{"a slice's", []port{{name: "http", number: 80}, {name: "grpc", number: 90}}, pod, []uint16{80, 90}},
+		{"the same twice", []port{{name: "http", number: 80}, {name: "web", number: 80}}, pod, []uint16{80}},
 		{"declared", nil, pod, []uint16{8080, 15001}},
 		{"every", nil, &corev1.Pod{}, nil},
-		{"P3: metrics beside another", []port{{"http", 80}, {"metrics", 90}}, pod, []uint16{80}},
-		{"P3: metrics alone", []port{{"metrics", 90}}, pod, []uint16{90}},
-		{"P3: http-metrics", []port{{"http-metrics", 3100}}, pod, []uint16{3100}},
+		{"P3: metrics beside another", []port{{name: "http", number: 80}, {name: "metrics", number: 90}}, pod, []uint16{80}},
+		{"P3: metrics alone", []port{{name: "metrics", number: 90}}, pod, []uint16{90}},
+		{"P3: http-metrics", []port{{name: "http-metrics", number: 3100}}, pod, []uint16{3100}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, served(tc.listed, tc.pod)); diff != "" {

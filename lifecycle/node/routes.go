@@ -185,6 +185,9 @@ func (r *route) add(p discoveryv1.EndpointPort) {
 	if p.Name != nil {
 		found.name = *p.Name
 	}
+	if p.AppProtocol != nil {
+		found.protocol = *p.AppProtocol
+	}
 	if !slices.Contains(r.ports, found) {
 		r.ports = append(r.ports, found)
 	}

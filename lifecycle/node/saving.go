@@ -37,8 +37,10 @@ func (v *vigil) save(o lifecycle.Observation, now time.Time) {
 		return
 	}
 	s.taken = at
-	tcp := func(c conntrack.Session) bool { return c.Protocol == conntrack.TCP || c.State == conntrack.Idle }
-	if all := v.watch.Sessions(); !slices.ContainsFunc(all, func(c conntrack.Session) bool { return !tcp(c) }) {
+	would, _ := visible(lifecycle.Untils{Rest: lifecycle.UntilRequests}, v.listed)
+	if !slices.ContainsFunc(v.watch.Sessions(), func(c conntrack.Session) bool {
+		return c.State != conntrack.Idle && (c.Protocol != conntrack.TCP || untilOf(&c, would, v.target.Ports) == lifecycle.UntilSessions)
+	}) {
 		s.quiet = at
 	}
 }
