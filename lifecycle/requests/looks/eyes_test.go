@@ -35,6 +35,42 @@ func server(cost time.Duration, count *int, peers ...string) func(context.Contex
 	}
 }
 
+// clock is what a process spends that never waits.
+func clock() time.Duration { return time.Duration(time.Now().UnixNano()) }
+
+// A look that had to wait for a CPU costs what it took of it: the next one is not put off.
+func TestLooksThatWaitForACPU(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		spent := time.Duration(0)
+		e := NewEyes(Looker{Take: server(100*ms, &n, one), Spent: func() time.Duration {
+			spent += ms / 2
+			return spent
+		}}, false)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		defer e.Begin(func(Sight) {})()
+		e.Run(ctx)
+		if n < 95 {
+			t.Errorf("%d looks of 100 ms in 10 s", n)
+		}
+	})
+}
+
+// What the kernel says of this process grows while it works, and not while it sleeps.
+func TestProcessTime(t *testing.T) {
+	before, began := processTime(), time.Now()
+	<-time.After(200 * ms)
+	if spent := processTime() - before; spent > 100*ms {
+		t.Errorf("%s of a CPU asleep", spent)
+	}
+	for processTime()-before < 20*ms {
+		if time.Since(began) > time.Minute {
+			t.Fatal("a minute of work is no 20 ms of a CPU")
+		}
+	}
+}
+
 const one, two = "10.244.2.9:40000", "10.244.2.9:40002"
 
 // How many looks there are in ten seconds: whatever they cost, they take no more than
@@ -61,7 +97,7 @@ func TestLooksAreBounded(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := 0
-				e := NewEyes(Looker{Take: server(tc.cost, &n, tc.peers...)}, tc.learns)
+				e := NewEyes(Looker{Take: server(tc.cost, &n, tc.peers...), Spent: clock}, tc.learns)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				if tc.attended {
@@ -87,7 +123,7 @@ func TestLooksAreBounded(t *testing.T) {
 func TestFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		e := NewEyes(Looker{Take: server(ms, &n, one)}, false)
+		e := NewEyes(Looker{Take: server(ms, &n, one), Spent: clock}, false)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go e.Run(ctx)
@@ -143,7 +179,7 @@ func TestBeginAndEnd(t *testing.T) {
 func TestLookThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
-		l := Looker{Take: func(ctx context.Context) (sockdiag.Look, error) {
+		l := Looker{Spent: clock, Take: func(ctx context.Context) (sockdiag.Look, error) {
 			<-ctx.Done()
 			return sockdiag.Look{}, broken
 		}}

@@ -12,10 +12,10 @@ import (
 const (
 	// timeout is how long the kernel may take to list the sockets.
 	timeout = time.Second
-	// share is the part of time that looks may take: 1/20, whoever asks for them.
+	// share is the part of a CPU that looks may take: 1/20, whoever asks for them.
 	share = 20
 	// longest is the longest pause between two looks. One of a quarter of a second is
-	// that of a hundred thousand sockets, or of a machine that is in trouble.
+	// that of a hundred thousand sockets.
 	longest = 5 * time.Second
 )
 
@@ -56,6 +56,10 @@ func (s Sight) Blind() string {
 type Looker struct {
 	// Take takes one look; nil is sockdiag.TakeTraffic.
 	Take func(context.Context) (sockdiag.Look, error)
+	// Spent is what this process has spent of a CPU; nil asks the kernel. A look that
+	// had to wait for its turn on a busy node is no dearer for that, and a release must
+	// not wait for it.
+	Spent func() time.Duration
 	// Scope says what counts; its Listened is filled in.
 	Scope sockdiag.Scope
 
@@ -70,9 +74,14 @@ func (l *Looker) Look(ctx context.Context) Sight {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	l.began = time.Now()
+	spent := l.Spent
+	if spent == nil {
+		spent = processTime
+	}
+	before := spent()
 	failed := false
 	defer func() {
-		l.cost = time.Since(l.began)
+		l.cost = spent() - before
 		if failed {
 			// What it took says nothing of what the next one takes.
 			l.cost = min(l.cost, timeout/share)
@@ -124,7 +133,7 @@ func (l *Looker) judge(look sockdiag.Look, places []int) []Connection {
 }
 
 // Next is when another look may be taken: every so often, and for no more than 1/parts
-// of the time. A look that somebody waits for may be taken at Affordable already.
+// of a CPU. A look that somebody waits for may be taken at Affordable already.
 func (l *Looker) Next(every time.Duration, parts int) time.Time {
 	return l.began.Add(max(every, min(time.Duration(parts)*l.cost, longest)))
 }
