@@ -269,4 +269,10 @@ func TestOneClusterOfAName(t *testing.T) {
 	if _, err := found.Node("n2"); err == nil || !strings.Contains(err.Error(), "n1 to n1") {
 		t.Errorf("node that is not there: %v", err)
 	}
+	if n, err = c.Node("n1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Pause(t.Context()); err != nil {
+		t.Fatal(err) // and the cluster's end has to take a paused machine along
+	}
 }

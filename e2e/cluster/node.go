@@ -106,16 +106,30 @@ func (n *Node) PowerOn(ctx context.Context) error { return n.boot(ctx) }
 
 // Pause stops every process of the node where it is, as a hypervisor does. Its network still takes packets in.
 func (n *Node) Pause(ctx context.Context) error {
-	if err := n.spec.Group().Freeze(true); err != nil {
-		return fmt.Errorf("pause %s: %w", n.Name, err)
-	}
+	g := n.spec.Group()
+	var tried time.Time
 	return n.await(ctx, bootTimeout, "pause", func() error {
-		if !n.spec.Group().Frozen() {
-			return errors.New("some processes still run")
+		switch {
+		case g.Frozen():
+			return nil
+		case tried.IsZero():
+			tried = time.Now()
+			if err := g.Freeze(true); err != nil {
+				return err
+			}
+		case time.Since(tried) > freezeTimeout:
+			tried = time.Time{}
+			if err := g.Freeze(false); err != nil {
+				return err
+			}
 		}
-		return nil
+		return errors.New("some processes still run")
 	})
 }
+
+// freezeTimeout is how long a freeze is waited for before all go on for a moment and it is tried anew. One that has
+// just forked waits for its child and cannot be stopped while that is: with cgroups of version 1 this has no end.
+const freezeTimeout = 2 * time.Second
 
 // Resume lets a paused node go on.
 func (n *Node) Resume() error {

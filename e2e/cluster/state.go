@@ -135,6 +135,9 @@ func remove(dir string) error {
 		return fmt.Errorf("remove supervisor: %w", err)
 	}
 	err = poll(clearTimeout, func() error {
+		for _, m := range machines {
+			_ = m.Group().Freeze(false) // nothing of a paused machine ends; one that is going away cannot be written
+		}
 		if n := killSupervisors(dir); n > 0 {
 			return fmt.Errorf("%d supervisors do not end", n)
 		}
