@@ -80,6 +80,9 @@ type DrainAnswer struct {
 	// HostNetwork says that the caller has the node's network, so that its sockets
 	// are not the pod's alone.
 	HostNetwork bool `json:"hostNetwork,omitempty"`
+	// LookShare is the part of a CPU that the hook may take for looks at its connections
+	// that nobody asks for; absent leaves it to the hook.
+	LookShare float64 `json:"lookShare,omitempty"`
 	// WhenQuiet lets the hook end its wait by itself.
 	WhenQuiet *WhenQuiet `json:"whenQuiet,omitempty"`
 	// Notify is to be carried out now, and told of with the next request, at once.

@@ -84,7 +84,7 @@ func TestP28RecordedPermission(t *testing.T) {
 	read(t, string(b), &got)
 	zero, two := 0, 2
 	want := DrainAnswer{
-		Phase: "draining", RemainingSeconds: new(31.5), Source: "conntrack", Open: &two, Idle: &zero, Lost: &zero, Mark: "k3f9-8250000000",
+		Phase: "draining", RemainingSeconds: new(31.5), Source: "conntrack", Open: &two, Idle: &zero, Lost: &zero, Mark: "k3f9-8250000000", LookShare: 0.05,
 		WhenQuiet: &WhenQuiet{
 			Requests: peerSet("10.244.2.9:40000"), Strict: peerSet("[fd00:10::20]:51000"),
 			Ignored: peerSet("10.244.3.3:9"), IgnoredPorts: []uint16{9090}, QuietSeconds: 10, BusyAfterSeconds: 10,

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -158,12 +159,19 @@ func (b *bench) matrixOf(ctx context.Context, kind custom, policies []preStop) (
 	if err := known.awaitGone(ctx, uids); err != nil {
 		return nil, err
 	}
-	found = make([][]string, len(onTerms))
+	reports := make([]traffic.Report, made)
+	var ends errgroup.Group // each waits for its last attempt at a pod that is gone
 	for i, c := range running {
-		r, err := c.stop()
-		if err != nil {
-			return nil, err
-		}
+		ends.Go(func() (err error) {
+			reports[i], err = c.stop()
+			return err
+		})
+	}
+	if err := ends.Wait(); err != nil {
+		return nil, err
+	}
+	found = make([][]string, len(onTerms))
+	for i, r := range reports {
 		found[i/len(policies)] = append(found[i/len(policies)], fmt.Sprintf("%d, %.0f s", r.Cut, known.of(uids[i]).terminating().Seconds()))
 	}
 	return found, nil

@@ -48,6 +48,8 @@ type Config struct {
 
 	// look is a look at the pod's own sockets.
 	look func(context.Context) (sockdiag.Look, error)
+	// spent is what this process has spent of a CPU; nil asks the kernel.
+	spent func() time.Duration
 	// transport leads to the helper.
 	transport http.RoundTripper
 }
@@ -121,5 +123,5 @@ func hostOf(node string) string {
 
 // newEyes look at the pod's own sockets.
 func newEyes(c Config, learns bool) *looks.Eyes {
-	return looks.NewEyes(looks.Looker{Take: c.look, Scope: sockdiag.Scope{Except: c.Serves}}, learns)
+	return looks.NewEyes(looks.Looker{Take: c.look, Spent: c.spent, Scope: sockdiag.Scope{Except: c.Serves}}, learns)
 }

@@ -24,6 +24,9 @@ const (
 	// lookTimeout is how long the kernel may take to list the pod's sockets, beyond the
 	// time in which a look cannot be afforded.
 	lookTimeout = 2 * time.Second
+	// untold is the part of a CPU that looks may take before a helper has said how much
+	// it is: very many hooks may begin at once.
+	untold = 0.01
 	// lastWord is how long the last request may take.
 	lastWord = 200 * time.Millisecond
 )
@@ -89,6 +92,7 @@ func wait(ctx context.Context, c Config, start time.Time, e *looks.Eyes, signal 
 	w.quiet.end = end
 	defer w.notices.Wait()
 	defer end()
+	e.Spend(untold)
 	defer e.Begin(w.quiet.look)()
 	return w.wait(ctx, polls)
 }
@@ -277,6 +281,7 @@ func (w *waiter) look(ctx context.Context) looks.Sight {
 // take takes in an answer.
 func (w *waiter) take(ctx context.Context, answer lifecycle.DrainAnswer) {
 	w.mark, w.unheard = answer.Mark, nil
+	w.eyes.Spend(answer.LookShare)
 	if left, tells := answer.Remaining(); tells {
 		told := time.Now().Add(left)
 		if !w.told || told.Before(w.deadline) {

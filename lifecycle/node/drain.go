@@ -103,6 +103,13 @@ func newDrain(pod *corev1.Pod, first time.Time, inherited bool, c Config) *drain
 	return d
 }
 
+// settingsNow are what the pod asks for now.
+func (d *drain) settingsNow() lifecycle.Settings {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.settings
+}
+
 // asks notes that the API is asked for the pod.
 func (d *drain) asks(now time.Time) {
 	d.mu.Lock()

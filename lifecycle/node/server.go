@@ -174,6 +174,9 @@ func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 	case s.life.Err() != nil:
 		a.WhenQuiet = nil // nobody is left to take it back
 	}
+	if !a.Released() {
+		a.LookShare = s.drains.lookShare(d)
+	}
 	s.answer(w, http.StatusOK, a)
 	if a.Released() {
 		if delay, ok := d.free.answered(time.Now()); ok {

@@ -161,13 +161,6 @@ func (v *vigil) current() *corev1.Pod {
 	return v.pod
 }
 
-// settingsNow are what the pod asks for now.
-func (v *vigil) settingsNow() lifecycle.Settings {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.settings
-}
-
 // prepare begins what a terminating pod needs and has not got.
 func (v *vigil) prepare(ctx context.Context, now time.Time) {
 	if v.serving || v.cancelled {

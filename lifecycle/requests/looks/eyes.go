@@ -8,12 +8,10 @@ import (
 )
 
 const (
-	// lookEvery is the time between two looks of a wait, and lookShare the part of it
-	// that they may take: 1/20.
+	// lookEvery is the time between two looks of a wait.
 	lookEvery = 22 * time.Millisecond
-	lookShare = share
-	// learnEvery and learnShare are the same while nothing is waited for, idleEvery
-	// where nobody is connected then.
+	// learnEvery is the same while nothing is waited for, and idleEvery where nobody is
+	// connected then; 1/learnShare of a CPU is what these looks may take.
 	learnEvery = 50 * time.Millisecond
 	learnShare = 100
 	idleEvery  = 250 * time.Millisecond
@@ -28,6 +26,8 @@ type Eyes struct {
 
 	mu   sync.Mutex
 	last Sight
+	// parts says what the looks of a wait may take: 1/parts of a CPU.
+	parts int
 	// changed is closed and replaced with each look.
 	changed chan struct{}
 	// attend is called with each look of a wait. A look that somebody needs at once
@@ -40,7 +40,7 @@ type Eyes struct {
 // NewEyes returns eyes that look by a looker, which is theirs from then on. learns says
 // to look while nothing is waited for, too.
 func NewEyes(l Looker, learns bool) *Eyes {
-	return &Eyes{looker: l, learns: learns, changed: make(chan struct{}), attend: make(map[*func(Sight)]struct{}), wake: make(chan struct{}, 1)}
+	return &Eyes{looker: l, learns: learns, parts: share, changed: make(chan struct{}), attend: make(map[*func(Sight)]struct{}), wake: make(chan struct{}, 1)}
 }
 
 // Run takes looks until ctx ends. They cost no more than their share of the time.
@@ -80,7 +80,7 @@ func (e *Eyes) next() (at time.Time, ok bool) {
 	case e.wanted.After(e.last.At):
 		return e.looker.Affordable(), true
 	case len(e.attend) > 0:
-		return e.looker.Next(lookEvery, lookShare), true
+		return e.looker.Next(lookEvery, e.parts), true
 	case !e.learns:
 		return at, false
 	case len(e.last.Counted) == 0:
@@ -114,6 +114,24 @@ func (e *Eyes) Begin(f func(Sight)) (end func()) {
 		delete(e.attend, &f)
 	}
 }
+
+// Spend is the part of a CPU that the looks of a wait may take from now on, beside those
+// that somebody asks for: never more than 1/20.
+func (e *Eyes) Spend(part float64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before := e.parts
+	e.parts = share
+	if part > 0 {
+		e.parts = int(min(max(share, 1/part), fewest))
+	}
+	if e.parts < before {
+		e.rouse()
+	}
+}
+
+// fewest bounds how seldom a wait looks: at a look of a millisecond, each five seconds.
+const fewest = 5000
 
 // Fresh is the first look that begins now or later. It blocks for some milliseconds,
 // as long as a look takes, or until ctx ends: then the look has failed.

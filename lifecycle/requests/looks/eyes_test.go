@@ -119,6 +119,42 @@ func TestLooksAreBounded(t *testing.T) {
 	}
 }
 
+// What a wait's looks may take can be less, and is never more than a twentieth.
+func TestSpend(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		parts    []float64
+		from, to int
+	}{
+		{"nothing is said", nil, 450, 456},
+		{"as much as there is", []float64{0.05}, 450, 456},
+		{"more", []float64{0.5}, 450, 456},
+		{"a hundredth", []float64{0.01}, 99, 101},
+		{"a thousandth", []float64{0.001}, 10, 11},
+		{"hardly any", []float64{1e-9}, 2, 3},
+		{"the last word counts", []float64{0.001, 0.05}, 450, 456},
+		{"it is left to the hook again", []float64{0.001, 0}, 450, 456},
+		{"nonsense", []float64{-1}, 450, 456},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := 0
+				e := NewEyes(Looker{Take: server(ms, &n, one), Spent: clock}, false)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				defer e.Begin(func(Sight) {})()
+				for _, part := range tc.parts {
+					e.Spend(part)
+				}
+				e.Run(ctx)
+				if n < tc.from || n > tc.to {
+					t.Errorf("%d looks of a millisecond in ten seconds, want %d to %d", n, tc.from, tc.to)
+				}
+			})
+		})
+	}
+}
+
 // A look that somebody needs begins after it was asked for.
 func TestFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
