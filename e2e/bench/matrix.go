@@ -156,6 +156,11 @@ func (b *bench) matrixOf(ctx context.Context, kind custom, policies []preStop) (
 	if err := b.removeAll(ctx, pods); err != nil {
 		return nil, err
 	}
+	back, err := b.elsewhere(ctx, clients)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, back()) }()
 	if err := known.awaitGone(ctx, uids); err != nil {
 		return nil, err
 	}
@@ -175,6 +180,25 @@ func (b *bench) matrixOf(ctx context.Context, kind custom, policies []preStop) (
 		found[i/len(policies)] = append(found[i/len(policies)], fmt.Sprintf("%d, %.0f s", r.Cut, known.of(uids[i]).terminating().Seconds()))
 	}
 	return found, nil
+}
+
+// elsewhere refuses new connections of the clients, which go straight to a pod: a Service would lead them to another one
+// from now on. back ends it.
+func (b *bench) elsewhere(ctx context.Context, clients corev1.Pod) (back func() error, err error) {
+	node, err := b.site.Node(clients.Spec.NodeName)
+	if err != nil {
+		return nil, err
+	}
+	const table = "ip elsewhere"
+	rules := fmt.Sprintf("add table %[1]s; add chain %[1]s forward { type filter hook forward priority 0 ; }; "+
+		"add rule %[1]s forward ip saddr %[2]s tcp flags & (syn | ack) == syn reject with tcp reset", table, clients.Status.PodIP)
+	if out, err := node.Run(ctx, "nft", rules); err != nil {
+		return nil, fmt.Errorf("refuse new connections: %w: %s", err, out)
+	}
+	return func() error {
+		_, err := node.Run(context.WithoutCancel(ctx), "nft", "delete table "+table)
+		return err
+	}, nil
 }
 
 // awaitGone blocks until the pods are no more, whatever they said.
