@@ -56,6 +56,13 @@ type SocketReport struct {
 // without an entry, before it is believed that conntrack does not see it.
 const blindAfter = time.Second
 
+// maxBlind is how many sockets without an entry are remembered: more than one report can
+// name, because one that is truncated ends none of those before it. Those beyond it are
+// not known one by one, but they hold: until a report tells all again, a zero stays
+// unconfirmed. So whoever names new ones without end makes nothing grow, and brings about
+// nothing but that its own server is held to its deadline.
+const maxBlind = 20000
+
 // report is what a watch keeps of the reports that it was given.
 type report struct {
 	at time.Time
@@ -63,6 +70,8 @@ type report struct {
 	first time.Time
 	// blind are sockets without an entry, by when they were first reported so.
 	blind map[Socket]time.Time
+	// full says that there are others, for which there was no room.
+	full bool
 	// own are all ports that were ever reported as such.
 	own []uint16
 	// blindSeen is set for good once a socket proved to be blind.
@@ -96,6 +105,11 @@ func (w *Watch) Report(r SocketReport) {
 	byPeer := w.byPeer()
 	blindPorts, listening := setOf(r.BlindPorts), setOf(r.Listening)
 	blind := make(map[Socket]time.Time)
+	full := r.Truncated && w.report.full
+	room := maxBlind
+	if r.Truncated {
+		room -= len(w.report.blind) // they stay
+	}
 	seen := make(map[*kept]bool)
 	for _, s := range r.Local {
 		if k := w.belongs(s.plain(), byPeer[s.plain().Peer]); k != nil {
@@ -117,6 +131,13 @@ func (w *Watch) Report(r SocketReport) {
 			continue
 		}
 		first, again := w.report.blind[s]
+		if _, twice := blind[s]; !twice && (!again || !r.Truncated) {
+			if room <= 0 {
+				full = true
+				continue
+			}
+			room--
+		}
 		switch {
 		case again && w.synced():
 		case w.untracked:
@@ -146,7 +167,7 @@ func (w *Watch) Report(r SocketReport) {
 			}
 		}
 	}
-	w.report.blind = blind
+	w.report.blind, w.report.full = blind, full
 	for _, known := range byPeer {
 		for _, k := range known {
 			// What nobody asks for keeps its entry, or its socket would look like one
@@ -321,7 +342,7 @@ func (r *report) countBlind() int {
 }
 
 // pending says whether a socket may still turn out to be blind.
-func (r *report) pending() bool { return len(r.blind) > r.countBlind() }
+func (r *report) pending() bool { return r.full || len(r.blind) > r.countBlind() }
 
 func (r *report) blindSessions() []Session {
 	var sessions []Session

@@ -283,3 +283,52 @@ func TestP26BlindProbeIsNotNew(t *testing.T) {
 		t.Errorf("%+v with a client, want it to be new", c)
 	}
 }
+
+// New sockets without end in reports that do not tell all make nothing grow, end nothing,
+// and are no zero either, until a report tells all again.
+func TestBlindSocketsAreBounded(t *testing.T) {
+	t.Parallel()
+	n := newNamespace(t)
+	must(t, n.Track())
+	w, err := newReader(n).Watch(t.Context(), Target{Addresses: []netip.Addr{pod4}, SocketsReported: true})
+	must(t, err)
+	defer func() { check(t, w.Close()) }()
+	app := Socket{Local: netip.AddrPortFrom(pod4, 8080), Peer: netip.AddrPortFrom(client4, 1)}
+	at := time.Now()
+	report := func(truncated bool, sockets ...Socket) {
+		at = at.Add(blindAfter / 8)
+		w.Report(SocketReport{At: at, Truncated: truncated, Sockets: sockets})
+	}
+	report(false, app)
+	peer := client4
+	for range 5 {
+		many := make([]Socket, maxBlind/4)
+		for i := range many {
+			peer = peer.Next()
+			many[i] = Socket{Local: app.Local, Peer: netip.AddrPortFrom(peer, 5000)}
+		}
+		report(true, many...)
+	}
+	if got := len(w.report.blind); got != maxBlind {
+		t.Errorf("%d sockets are remembered, want %d", got, maxBlind)
+	}
+	if _, known := w.report.blind[app]; !known {
+		t.Error("one that was there before is forgotten")
+	}
+	if c := w.Counts(); !c.ReportsPending {
+		t.Errorf("%+v, want a zero that is not confirmed", c)
+	}
+	clear(w.report.blind)
+	if c := w.Counts(); !c.ReportsPending {
+		t.Errorf("%+v when those for which there was room have entries, want the others to hold", c)
+	}
+	report(false, app)
+	eventually(t, "what is there is told apart again", func() bool {
+		report(false, app)
+		return w.Counts().Open == 1
+	})
+	report(false)
+	if c := w.Counts(); c.ReportsPending || c.Open > 0 || len(w.report.blind) > 0 {
+		t.Errorf("%+v when a report tells all, want none", c)
+	}
+}
