@@ -81,6 +81,10 @@ const (
 	lookEvery = time.Second
 	// After a change a drain pauses this long, so that a storm of them costs little.
 	lookPause = 20 * time.Millisecond
+	// With a large report of its sockets it is reportFactor times what that took, up to
+	// reportPause.
+	reportFactor = 10
+	reportPause  = 200 * time.Millisecond
 	// routesPatience is how long the first list of slices may take before the ports
 	// that the pod declares have to do.
 	routesPatience = 2 * time.Second
@@ -99,7 +103,8 @@ func (v *vigil) run(ctx context.Context) {
 		v.askLive(ctx, now)
 		v.assume(now)
 		v.prepare(ctx, now)
-		v.handReport()
+		looked := now
+		pause := pauseAfter(v.handReport())
 		counts := v.counts()
 		o := v.see(counts, now, false)
 		decision := v.lastLook(lifecycle.Decide(o, now), o, now)
@@ -122,14 +127,14 @@ func (v *vigil) run(ctx context.Context) {
 			return
 		case <-timer.C:
 		case <-v.wake:
+			if !pauses(ctx, timer, time.Until(looked.Add(pause))) {
+				return
+			}
 		case <-v.routeChanges():
 			v.follow(time.Now())
 		case <-v.watchChanges():
 			v.freedom.changed(time.Now())
-			select {
-			case <-time.After(lookPause):
-			case <-timer.C:
-			case <-ctx.Done():
+			if !pauses(ctx, timer, lookPause) {
 				return
 			}
 		case a := <-v.lives:
@@ -142,6 +147,27 @@ func (v *vigil) run(ctx context.Context) {
 			v.opened(a, time.Now())
 		}
 	}
+}
+
+// pauses waits that long, unless something is due before, and says whether ctx goes on.
+func pauses(ctx context.Context, due *time.Timer, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	select {
+	case <-time.After(d):
+	case <-due.C:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// pauseAfter is how long after a look a request of a hook makes the drain look up again,
+// by what the hook's report took, during which no other drain hears of its sessions. A
+// request that comes later than that does so at once.
+func pauseAfter(took time.Duration) time.Duration {
+	return min(max(lookPause, reportFactor*took), reportPause)
 }
 
 // rest is how long nothing has to be done unless something happens.
@@ -209,17 +235,20 @@ func (v *vigil) opened(a openAnswer, now time.Time) {
 	v.sight.opens(a.watch.Sessions, v.begun)
 }
 
-// handReport gives the watch what the pod has told of its own sockets.
-func (v *vigil) handReport() {
+// handReport gives the watch what the pod has told of its own sockets, and returns how
+// long that took.
+func (v *vigil) handReport() time.Duration {
 	if v.watch == nil {
-		return
+		return 0
 	}
+	began := time.Now()
 	if r := v.reports(); r != nil {
 		v.watch.Report(v.ready(*r))
 		v.looks.handed(*r, time.Now())
 	} else if own := v.sockets.ownPorts(); len(own) > 0 {
 		v.watch.Report(conntrack.SocketReport{Own: own}) // of a hook that cannot look
 	}
+	return time.Since(began)
 }
 
 // follow takes in what the slices say.
