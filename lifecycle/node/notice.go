@@ -116,6 +116,8 @@ func (v *vigil) order(d lifecycle.Decision, now time.Time) {
 	switch {
 	case v.inherited:
 		v.refuse(pod, what, "this node's helper was restarted in the middle of the drain, and the application may have been told before")
+	case what.Signal != "" && pod.Spec.HostPID:
+		v.refuse(pod, what, "with hostPID the first process is the node's: use a URL")
 	case what.Signal != "" && pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace:
 		v.refuse(pod, what, "with shareProcessNamespace the first process is not the application: use a URL")
 	default:

@@ -110,6 +110,8 @@ func TestOrder(t *testing.T) {
 		{"released at once", false, nil, released, nil, 0, released, false, ""},
 		{"a helper that was restarted", false, func(v *vigil) { v.inherited = true }, draining, nil, time.Hour, draining, false, "this node's helper was restarted"},
 		{"shared processes", true, func(v *vigil) { v.pod.Spec.ShareProcessNamespace = &yes }, draining, nil, 0, draining, false, "use a URL"},
+		{"the node's processes", true, func(v *vigil) { v.pod.Spec.HostPID = true }, draining, nil, 0, draining, false, "with hostPID the first process is the node's: use a URL"},
+		{"the node's processes and a request", false, func(v *vigil) { v.pod.Spec.HostPID = true }, draining, nil, 0, draining, true, ""},
 		{"shared processes and a request", false, func(v *vigil) { v.pod.Spec.ShareProcessNamespace = &yes }, draining, nil, 0, draining, true, ""},
 		{"only old hooks, so far", false, hook(), draining, nil, noticePatience - 1, draining, true, ""},
 		{"only old hooks", false, hook(), draining, nil, noticePatience, draining, true, "is too old for it"},

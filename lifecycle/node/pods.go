@@ -212,6 +212,7 @@ func trimPod(pod *corev1.Pod) {
 		InitContainers:                trimContainers(pod.Spec.InitContainers),
 		TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
 		HostNetwork:                   pod.Spec.HostNetwork,
+		HostPID:                       pod.Spec.HostPID,
 		ShareProcessNamespace:         pod.Spec.ShareProcessNamespace,
 		Priority:                      pod.Spec.Priority,
 	}

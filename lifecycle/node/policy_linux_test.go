@@ -405,7 +405,7 @@ func TestTrim(t *testing.T) {
 			Annotations: map[string]string{"conndrain.io/settle": "3s", corev1.LastAppliedConfigAnnotation: "{}"},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: "n1", Priority: &priority, Volumes: []corev1.Volume{{Name: "data"}},
+			NodeName: "n1", Priority: &priority, HostPID: true, Volumes: []corev1.Volume{{Name: "data"}},
 			Containers: []corev1.Container{{Name: "web", Image: "web", Env: []corev1.EnvVar{{Name: "A"}}, Lifecycle: execHook("/prestop")}},
 		},
 		Status: corev1.PodStatus{Message: "x", PodIPs: []corev1.PodIP{{IP: netip.MustParseAddr("10.0.0.1").String()}}},
@@ -415,7 +415,7 @@ func TestTrim(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := pod.Spec.Containers[0]
-		if len(pod.Annotations) != 1 || pod.Annotations["conndrain.io/settle"] != "3s" || !hooked(&c) || *pod.Spec.Priority != 7 || len(addressesOf(pod)) != 1 {
+		if len(pod.Annotations) != 1 || pod.Annotations["conndrain.io/settle"] != "3s" || !hooked(&c) || *pod.Spec.Priority != 7 || !pod.Spec.HostPID || len(addressesOf(pod)) != 1 {
 			t.Errorf("what is needed is gone: %+v", pod)
 		}
 		if pod.Labels != nil || pod.ManagedFields != nil || pod.Spec.Volumes != nil || c.Image != "" || c.Env != nil || pod.Status.Message != "" {
