@@ -18,7 +18,9 @@ type holding struct {
 	// counts are those of conntrack without what is left to the application.
 	counts conntrack.Counts
 	// strict and wide are the clients of requests by their rule, ignored those of TCP
-	// sessions that hold nothing.
+	// sessions that hold nothing. An idle session of requests holds nothing here, and is
+	// the hook's to judge all the same: it sees a request begin at once, and conntrack is
+	// looked at seldom.
 	strict, wide, ignored lifecycle.PeerSet
 }
 
@@ -53,9 +55,9 @@ func holdingOf(c conntrack.Counts, all []conntrack.Session, u lifecycle.Untils, 
 		}
 		switch {
 		case !tcp:
-		case s.State == conntrack.Idle, until == lifecycle.UntilWithdrawn:
+		case until == lifecycle.UntilWithdrawn, s.State == conntrack.Idle && !until.OfRequests():
 			h.ignored.Add(s.Client)
-		case !blocks: // a handshake holds as long as it may, and not here
+		case !blocks && s.State != conntrack.Idle: // a handshake holds as long as it may, and not here
 		case until == lifecycle.UntilRequestsStrict:
 			h.strict.Add(s.Client)
 		case until == lifecycle.UntilRequests:

@@ -58,7 +58,7 @@ func ports(all map[uint16]lifecycle.Until, rest lifecycle.Until) lifecycle.Until
 
 // What each kind of session holds its pod for, and where its client is listed.
 func TestHoldingOf(t *testing.T) {
-	served := []uint16{8080, 9000, 7000}
+	served := []uint16{8080, 9000, 7000, 6000}
 	mixed := ports(map[uint16]lifecycle.Until{8080: untilRequests, 9000: untilStrict, 7000: untilWithdrawn}, untilSessions)
 	for _, tc := range []struct {
 		name     string
@@ -72,7 +72,10 @@ func TestHoldingOf(t *testing.T) {
 		{"strict", []conntrack.Session{tcp(1, 9000)}, mixed, []int{0, 1, 0}, map[string][]uint16{"strict": {1}}},
 		{"withdrawn", []conntrack.Session{tcp(1, 7000)}, mixed, []int{0, 0, 1}, map[string][]uint16{"ignored": {1}}},
 		{"lost", []conntrack.Session{with(tcp(1, 8080), in(conntrack.Lost))}, mixed, []int{0, 1, 0}, map[string][]uint16{"wide": {1}}},
-		{"idle", []conntrack.Session{with(tcp(1, 8080), in(conntrack.Idle))}, mixed, []int{0, 0, 0}, map[string][]uint16{"ignored": {1}}},
+		{"idle", []conntrack.Session{with(tcp(1, 8080), in(conntrack.Idle))}, mixed, []int{0, 0, 0}, map[string][]uint16{"wide": {1}}},
+		{"idle, strict", []conntrack.Session{with(tcp(1, 9000), in(conntrack.Idle))}, mixed, []int{0, 0, 0}, map[string][]uint16{"strict": {1}}},
+		{"idle, of sessions", []conntrack.Session{with(tcp(1, 6000), in(conntrack.Idle))}, mixed, []int{0, 0, 0}, map[string][]uint16{"ignored": {1}}},
+		{"idle, left", []conntrack.Session{with(tcp(1, 7000), in(conntrack.Idle))}, mixed, []int{0, 0, 0}, map[string][]uint16{"ignored": {1}}},
 		{"a handshake", []conntrack.Session{with(tcp(1, 8080), in(conntrack.Opening))}, mixed, []int{0, 0, 0}, nil},
 		{"UDP holds until it ends", []conntrack.Session{with(tcp(1, 8080), udp)}, mixed, []int{1, 0, 0}, nil},
 		{"UDP that is left", []conntrack.Session{with(tcp(1, 7000), udp)}, mixed, []int{0, 0, 1}, nil},

@@ -54,6 +54,9 @@ func (v *vigil) whenQuiet() *lifecycle.WhenQuiet {
 	if s.Quiet != nil {
 		q.QuietSeconds = s.Quiet.Seconds()
 	}
+	if s.IdleAfter > 0 { // a connection that has been silent for so long holds nothing
+		q.QuietSeconds = min(q.QuietSeconds, s.IdleAfter.Seconds())
+	}
 	if s.BusyAfter != nil {
 		q.BusyAfterSeconds = s.BusyAfter.Seconds()
 	}

@@ -63,6 +63,30 @@ func TestPermitIsPublished(t *testing.T) {
 	})
 }
 
+// The smaller silence counts: that of a connection which nobody can tell, or of any.
+func TestQuietOfAPermission(t *testing.T) {
+	second := time.Second
+	for _, tc := range []struct {
+		name  string
+		quiet *time.Duration
+		idle  time.Duration
+		want  float64
+	}{
+		{"neither", nil, 0, 10},
+		{"a shorter idle-after", nil, 5 * time.Second, 5},
+		{"a longer idle-after", nil, time.Minute, 10},
+		{"a shorter quiet", &second, 5 * time.Second, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := newVigil()
+			v.settings.Quiet, v.settings.IdleAfter = tc.quiet, tc.idle
+			if got := v.whenQuiet().QuietSeconds; got != tc.want {
+				t.Errorf("%g s, want %g", got, tc.want)
+			}
+		})
+	}
+}
+
 // A hook is answered at once where what it goes by is not what is so now.
 func TestStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
