@@ -68,8 +68,8 @@ func (d *drain) answerTo(c *caller, now time.Time) lifecycle.DrainAnswer {
 // met notes what the hook is able to do.
 func (d *drain) met(c *caller) {
 	d.mu.Lock()
-	for _, what := range []string{lifecycle.CanJudge, lifecycle.CanRequest, lifecycle.CanSignal} {
-		if c.does(what) && !slices.Contains(d.notice.can, what) {
+	for _, what := range c.can {
+		if !slices.Contains(d.notice.can, what) {
 			d.notice.can = append(d.notice.can, what)
 		}
 	}

@@ -20,8 +20,16 @@ type caller struct {
 	look <-chan struct{}
 }
 
+// knownCans are the words that mean something here.
+var knownCans = []string{lifecycle.CanJudge, lifecycle.CanRequest, lifecycle.CanSignal}
+
 func newCaller(r lifecycle.DrainRequest, arrived time.Time, look <-chan struct{}) caller {
-	c := caller{can: r.Can, look: look}
+	c := caller{look: look}
+	for _, what := range knownCans {
+		if slices.Contains(r.Can, what) { // whatever else it says is not kept
+			c.can = append(c.can, what)
+		}
+	}
 	if r.Sockets != nil {
 		c.looks, c.mark = true, r.Sockets.Mark
 		c.had, _ = marks.moment(c.mark, arrived)

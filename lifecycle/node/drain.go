@@ -214,9 +214,13 @@ func (d *drain) release(by, why string) {
 }
 
 // report takes in a look at the pod's own sockets. Of several that come before the
-// drain can use one, the latest counts.
+// drain can use one, the latest counts; after its end none does.
 func (d *drain) report(r conntrack.SocketReport) {
 	d.mu.Lock()
+	if d.state.phase == lifecycle.Released {
+		d.mu.Unlock()
+		return
+	}
 	if d.reported == nil || r.At.After(d.reported.At) {
 		d.reported = &r
 	}
@@ -290,6 +294,8 @@ func (d *drain) become(s state) bool {
 	before := d.state.phase
 	d.state = s
 	if s.phase == lifecycle.Released && d.end.IsZero() {
+		d.reported = nil
+		d.judges.close()
 		d.end, d.stays = time.Now(), d.pod.DeletionTimestamp != nil && lasts(s.reason)
 	}
 	d.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 )
 
 // judges are those hooks of a pod that can tell whether a request is in flight, and
-// what they say. All see the same connections, so the latest word is the pod's. They
-// are safe for concurrent use.
+// what they say. All see the same connections, so the latest word is the pod's, and one
+// that can see will do. They are safe for concurrent use.
 type judges struct {
 	mu sync.Mutex
 	// here is how many of them have a request here, contact when one was last heard of;
@@ -18,12 +18,17 @@ type judges struct {
 	here    int
 	contact time.Time
 	was     bool
+	// seeing is how many of those here can see, sighted when one was last heard of.
+	seeing  int
+	sighted time.Time
 	// old is set once a hook has asked that cannot, blind why one that could cannot.
 	old   bool
 	blind string
-	// report is what they last said, told when.
+	// report is what those that can see last said, told when; closed is set when nobody
+	// reads it any more.
 	report *lifecycle.RequestReport
 	told   time.Time
+	closed bool
 	// quiet is the latest moment without a request.
 	quiet time.Time
 }
@@ -39,22 +44,48 @@ func (j *judges) hear(r lifecycle.DrainRequest, arrived time.Time) (leave func()
 	}
 	j.here++
 	j.contact, j.was = arrived, true
-	j.blind = ""
+	blind := ""
 	if r.Requests != nil {
-		j.report, j.told, j.blind = r.Requests, arrived, r.Requests.Blind
+		blind = clip(r.Requests.Blind)
 		if ago := r.Requests.QuietAgoSeconds; ago != nil {
 			j.quiet = later(j.quiet, arrived.Add(-lifecycle.Seconds(*ago)))
 		}
 	}
-	if r.Sockets == nil && j.blind == "" {
-		j.blind = "the kernel does not list its sockets"
+	if r.Sockets == nil && blind == "" {
+		blind = "the kernel does not list its sockets"
+	}
+	sees := blind == ""
+	if sees {
+		j.seeing++
+		j.sighted = arrived
+		if r.Requests != nil && !j.closed {
+			j.report, j.told = r.Requests, arrived
+		}
+	} else {
+		j.blind = blind
 	}
 	return func() {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.here--
 		j.contact = time.Now()
+		if sees {
+			j.seeing--
+			j.sighted = j.contact
+		}
 	}
+}
+
+// close lets go of what nobody reads any more.
+func (j *judges) close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.report, j.closed = nil, true
+}
+
+// sees says whether one that can see is here, or may come back. The mutex is held.
+func (j *judges) sees(now time.Time) bool {
+	return j.seeing > 0 || !j.sighted.IsZero() && now.Sub(j.sighted) < reporterPatience
 }
 
 // gone notes that one of them has ended its wait.
@@ -64,6 +95,9 @@ func (j *judges) gone() {
 	if j.here == 0 {
 		j.contact = time.Time{}
 	}
+	if j.seeing == 0 {
+		j.sighted = time.Time{}
+	}
 }
 
 // excuse gives one that was heard of its whole patience anew.
@@ -72,6 +106,9 @@ func (j *judges) excuse(now time.Time) {
 	defer j.mu.Unlock()
 	if !j.contact.IsZero() {
 		j.contact = now
+	}
+	if !j.sighted.IsZero() {
+		j.sighted = now
 	}
 }
 
@@ -90,10 +127,10 @@ func (j *judges) can(now time.Time) (_ bool, why string) {
 	defer j.mu.Unlock()
 	present := j.here > 0 || !j.contact.IsZero() && now.Sub(j.contact) < reporterPatience
 	switch {
-	case present && j.blind != "":
-		return false, "its hook cannot tell requests: " + clip(j.blind)
-	case present:
+	case j.sees(now):
 		return true, ""
+	case present:
+		return false, "its hook cannot tell requests: " + j.blind
 	case j.was:
 		return false, whyKilled
 	case j.old:
@@ -113,7 +150,7 @@ func (j *judges) quietAt() time.Time {
 func (j *judges) classes(now time.Time) *lifecycle.RequestReport {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.report == nil || j.blind != "" || now.Sub(j.told) >= lifecycle.MaxWait+reporterPatience {
+	if j.report == nil || !j.sees(now) || now.Sub(j.told) >= lifecycle.MaxWait+reporterPatience {
 		return nil
 	}
 	return j.report

@@ -1,10 +1,13 @@
 package node
 
 import (
+	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/conndrain/conndrain/conntrack"
 	"github.com/conndrain/conndrain/lifecycle"
 )
 
@@ -35,14 +38,23 @@ func TestJudges(t *testing.T) {
 		expect("it did", true, "")
 		blind := able
 		blind.Requests = &lifecycle.RequestReport{Blind: "no\nsock_diag"}
-		j.hear(blind, time.Now())()
-		expect("one cannot see", false, "its hook cannot tell requests: no sock_diag")
+		leaveBlind := j.hear(blind, time.Now())
+		expect("one of two cannot see", true, "")
+		leave()
+		expect("the other one may come back", true, "")
+		<-time.After(reporterPatience + time.Second)
+		expect("it did not, and this one cannot see", false, "its hook cannot tell requests: no sock_diag")
 		if j.classes(time.Now()) != nil {
 			t.Error("classes of a hook that cannot tell")
 		}
+		leave = j.hear(able, time.Now())
+		expect("one that can again", true, "")
 		leave()
+		j.gone()
+		expect("it has left by itself, beside one that cannot see", false, "its hook cannot tell requests: no sock_diag")
+		leaveBlind()
 		j.hear(able, time.Now())()
-		expect("it can again", true, "")
+		expect("all can again", true, "")
 		j.gone()
 		expect("it has left by itself", false, whyKilled)
 		without := able
@@ -50,6 +62,35 @@ func TestJudges(t *testing.T) {
 		j.hear(without, time.Now())()
 		expect("without a list", false, "its hook cannot tell requests: the kernel does not list its sockets")
 	})
+}
+
+// Nothing that nobody reads is kept of a drain that has ended.
+func TestReleasedKeepsNoReports(t *testing.T) {
+	d := newDrain(podWithGrace(30, 30), time.Now(), false, Config{Logger: slog.New(slog.DiscardHandler)})
+	says := func() {
+		d.judges.hear(lifecycle.DrainRequest{
+			Can: []string{lifecycle.CanJudge}, Sockets: &lifecycle.SocketList{}, Requests: &lifecycle.RequestReport{},
+		}, time.Now())
+		d.report(conntrack.SocketReport{At: time.Now()})
+	}
+	kept := func() bool { return d.judges.report != nil || d.reported != nil }
+	if says(); !kept() {
+		t.Fatal("nothing is kept before the end")
+	}
+	if d.become(state{phase: lifecycle.Released, reason: lifecycle.Drained}); kept() {
+		t.Error("they are kept at the end")
+	}
+	if says(); kept() {
+		t.Error("they are kept after the end")
+	}
+}
+
+// Of what a hook says that it can only the words that mean something are kept.
+func TestCallerKeepsKnownWords(t *testing.T) {
+	c := newCaller(lifecycle.DrainRequest{Can: []string{"brew", lifecycle.CanSignal, "tea", lifecycle.CanJudge}}, time.Now(), nil)
+	if want := []string{lifecycle.CanJudge, lifecycle.CanSignal}; !slices.Equal(c.can, want) {
+		t.Errorf("%q, want %q", c.can, want)
+	}
 }
 
 // The latest moment without a request counts, whoever saw it.

@@ -64,6 +64,18 @@ func TestNotice(t *testing.T) {
 	}
 }
 
+// Hooks that are made up, each with a mark of its own, make nothing grow.
+func TestNoticeIsBounded(t *testing.T) {
+	n := &notice{what: &lifecycle.Notify{Signal: "SIGUSR1"}, told: make(map[string]*toldHook)}
+	for i := range 10 * maxGiven {
+		orders(n, lifecycle.CanSignal, fmt.Sprint("made up ", i))
+		n.answered(&caller{looks: true, mark: "0"}, fmt.Sprint("its ", i), false, time.Now())
+	}
+	if n.given > maxGiven || len(n.told) > 2*maxGiven {
+		t.Errorf("%d orders, and %d marks are kept", n.given, len(n.told))
+	}
+}
+
 // A request that went well is not sent again, whoever comes with whatever.
 func TestNoticeWithResult(t *testing.T) {
 	n := &notice{what: &lifecycle.Notify{Method: "POST"}, results: 1} // of an order of the helper before
