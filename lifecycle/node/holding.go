@@ -160,7 +160,7 @@ type apart struct {
 // to be of now.
 func (v *vigil) hold(c conntrack.Counts, now time.Time, anew bool) {
 	judged, why := v.judged(now)
-	u, spoken := visible(inEffect(v.settingsNow().Until, judged), v.listed)
+	u, spoken := visible(inEffect(v.settingsNow().Until, judged), v.told())
 	a := &v.apart
 	a.due = time.Time{}
 	switch {

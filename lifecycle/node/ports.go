@@ -13,6 +13,8 @@ type port struct {
 	number uint16
 	// protocol is what its Service says is spoken on it; mostly nothing.
 	protocol string
+	// other is true where it is not one of TCP.
+	other bool
 }
 
 // metricsPort is the name of a port whose sessions hold nothing where the pod
@@ -67,7 +69,7 @@ func declared(pod *corev1.Pod) []port {
 	for _, c := range running(pod) {
 		for _, p := range c.Ports {
 			if n, ok := portNumber(p.ContainerPort); ok {
-				ports = append(ports, port{name: p.Name, number: n})
+				ports = append(ports, port{name: p.Name, number: n, other: p.Protocol != "" && p.Protocol != corev1.ProtocolTCP})
 			}
 		}
 	}

@@ -181,7 +181,7 @@ func (r *route) add(p discoveryv1.EndpointPort) {
 	if !ok {
 		return
 	}
-	found := port{number: n}
+	found := port{number: n, other: p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP}
 	if p.Name != nil {
 		found.name = *p.Name
 	}

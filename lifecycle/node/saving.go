@@ -37,7 +37,7 @@ func (v *vigil) save(o lifecycle.Observation, now time.Time) {
 		return
 	}
 	s.taken = at
-	would, _ := visible(lifecycle.Untils{Rest: lifecycle.UntilRequests}, v.listed)
+	would, _ := visible(lifecycle.Untils{Rest: lifecycle.UntilRequests}, v.told())
 	if !slices.ContainsFunc(v.watch.Sessions(), func(c conntrack.Session) bool {
 		return c.State != conntrack.Idle && (c.Protocol != conntrack.TCP || untilOf(&c, would, v.target.Ports) == lifecycle.UntilSessions)
 	}) {

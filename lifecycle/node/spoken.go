@@ -38,19 +38,30 @@ func (p port) speaks() (what string, sure bool) {
 // is spoken that no look sees into is held for its sessions, because requests were
 // judged wrong there. A name is less than a policy of that very port. Spoken says of the
 // ports that this changes what is spoken there.
-func visible(u lifecycle.Untils, listed []port) (_ lifecycle.Untils, spoken map[uint16]string) {
-	for _, p := range listed {
+func visible(u lifecycle.Untils, told []port) (_ lifecycle.Untils, spoken map[uint16]string) {
+	// Of several Services an appProtocol decides over a name, and of two of them the one
+	// that is not HTTP's.
+	surely := make(map[uint16]bool)
+	for _, p := range told {
 		what, sure := p.speaks()
 		_, named := u.Ports[p.number]
-		if what == "" || named && !sure || !u.Of(p.number).OfRequests() {
+		switch {
+		case p.other: // the same number of UDP is another port
+			continue
+		case sure && what == "" && !surely[p.number]:
+			surely[p.number] = true
+			delete(spoken, p.number)
+			continue
+		case what == "", !sure && (named || surely[p.number]), !u.Of(p.number).OfRequests():
 			continue
 		}
+		surely[p.number] = surely[p.number] || sure
 		if spoken == nil {
 			spoken = make(map[uint16]string)
 		}
 		spoken[p.number] = what
 	}
-	if spoken == nil {
+	if len(spoken) == 0 {
 		return u, nil
 	}
 	seen := lifecycle.Untils{Rest: u.Rest, Ports: maps.Clone(u.Ports)}
@@ -61,6 +72,16 @@ func visible(u lifecycle.Untils, listed []port) (_ lifecycle.Untils, spoken map[
 		seen.Ports[port] = lifecycle.UntilSessions
 	}
 	return seen, spoken
+}
+
+// told are the ports that the pod's slices have listed or, where none ever has, those that
+// its containers declare: a Service can be gone before its pods are, and what is spoken
+// there is the same.
+func (v *vigil) told() []port {
+	if len(v.listed) > 0 {
+		return v.listed
+	}
+	return declared(v.current())
 }
 
 // whySpoken says why the first session is held for that would be a matter of requests

@@ -1,11 +1,15 @@
 package node
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/conndrain/conndrain/conntrack"
 	"github.com/conndrain/conndrain/lifecycle"
@@ -40,6 +44,10 @@ func TestVisible(t *testing.T) {
 		{"a name that only begins so", requests, []port{{name: "wsgi", number: 80}}, requests, nil},
 		{"a name, and a policy of that port", ports(map[uint16]lifecycle.Until{80: untilRequests}, untilSessions), []port{{name: "grpc", number: 80}}, ports(map[uint16]lifecycle.Until{80: untilRequests}, untilSessions), nil},
 		{"h2c, and a policy of that port", ports(map[uint16]lifecycle.Until{80: untilRequests}, untilSessions), []port{{number: 80, protocol: "kubernetes.io/h2c"}}, ports(held(80), untilSessions), map[uint16]string{80: "kubernetes.io/h2c"}},
+		{"a name, and HTTP by another Service", requests, []port{{name: "grpc", number: 80}, {number: 80, protocol: "http"}}, requests, nil},
+		{"HTTP, and a name by another Service", requests, []port{{number: 80, protocol: "http"}, {name: "grpc", number: 80}}, requests, nil},
+		{"HTTP beside something else and a name", requests, []port{{number: 80, protocol: "h2c"}, {number: 80, protocol: "http"}, {name: "grpc", number: 80}}, ports(held(80), untilRequests), map[uint16]string{80: "h2c"}},
+		{"something else of UDP", requests, []port{{number: 443, protocol: "https"}, {number: 443, protocol: "HTTP3", other: true}}, requests, nil},
 		{"withdrawn stays", ports(nil, untilWithdrawn), []port{{number: 80, protocol: "grpc"}}, ports(nil, untilWithdrawn), nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -55,6 +63,36 @@ func TestVisible(t *testing.T) {
 				t.Error("the pod's own policies were changed")
 			}
 		})
+	}
+}
+
+// Where no slice has ever listed the pod, the names that it declares say what is spoken.
+func TestToldWithoutASlice(t *testing.T) {
+	v := newVigil()
+	v.pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{
+		{Name: "grpc", ContainerPort: 8080}, {Name: "grpc-udp", ContainerPort: 9000, Protocol: corev1.ProtocolUDP},
+	}}}
+	if _, spoken := visible(ports(nil, untilRequests), v.told()); !maps.Equal(spoken, map[uint16]string{8080: "grpc"}) {
+		t.Errorf("of its own declaration: %v", spoken)
+	}
+	v.listed = []port{{name: "web", number: 8080}}
+	if _, spoken := visible(ports(nil, untilRequests), v.told()); len(spoken) > 0 {
+		t.Errorf("beside a slice: %v", spoken)
+	}
+}
+
+// A port of UDP that a slice lists is served, and is none of TCP.
+func TestPortsOfASlice(t *testing.T) {
+	number, web, h3 := int32(443), "https", "HTTP3"
+	onUDP := corev1.ProtocolUDP
+	var r route
+	r.add(discoveryv1.EndpointPort{Port: &number, AppProtocol: &web})
+	r.add(discoveryv1.EndpointPort{Port: &number, AppProtocol: &h3, Protocol: &onUDP})
+	if _, spoken := visible(ports(nil, untilRequests), r.ports); len(spoken) > 0 {
+		t.Errorf("spoken %v", spoken)
+	}
+	if got := served(r.ports[1:], &corev1.Pod{}); !slices.Equal(got, []uint16{443}) {
+		t.Errorf("served %v", got)
 	}
 }
 
