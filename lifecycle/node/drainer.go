@@ -37,10 +37,10 @@ type drainer struct {
 	blind     *blindness
 }
 
-// drain blocks until the drain is released or ctx ends. Nothing of it runs
-// afterwards.
-func (r *drainer) drain(ctx context.Context, d *drain) {
-	ctx, stop := context.WithCancel(ctx)
+// drain blocks until the drain is released, and what its hooks have still to say is said,
+// or life ends. Nothing of it runs afterwards.
+func (r *drainer) drain(life context.Context, d *drain) {
+	ctx, stop := context.WithCancel(life)
 	v := &vigil{
 		drainer: r, drain: d, begun: time.Now(),
 		serving: true, confirmBy: later(time.Now(), d.askAfter).Add(liveTimeout + time.Second), askAt: d.askAfter,
@@ -51,6 +51,7 @@ func (r *drainer) drain(ctx context.Context, d *drain) {
 	defer func() {
 		stop()
 		v.end()
+		v.awaitResult(life)
 	}()
 	v.run(ctx)
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -112,6 +113,10 @@ func (v *vigil) order(d lifecycle.Decision, now time.Time) {
 		v.sayUnsent(d, now)
 		return
 	}
+	if d.Phase == lifecycle.Released && what != nil && lasts(d.Reason) {
+		v.orderedAt = now
+		v.refuse(v.current(), what, "the pod was released as soon as it was sent nothing new, or before")
+	}
 	if !held || what == nil {
 		return
 	}
@@ -157,6 +162,36 @@ func (v *vigil) sayUnsent(d lifecycle.Decision, now time.Time) {
 	}
 }
 
+// awaitResult waits, after the release, for what a hook that was told has still to say,
+// and says where nothing comes of it. It blocks for resultPatience, until the pod is gone
+// or ctx ends.
+func (v *vigil) awaitResult(ctx context.Context) {
+	if v.orderedAt.IsZero() || v.unsent || !lasts(v.now().reason) {
+		return
+	}
+	timer := time.NewTimer(resultPatience)
+	defer timer.Stop()
+	for waits := true; ; {
+		v.mu.Lock()
+		n, gone := v.notice, v.gone
+		v.mu.Unlock()
+		switch {
+		case n.results > 0 || n.again:
+			return
+		case gone || !waits:
+			v.refuse(v.current(), n.what, "the pod was released before the hook that was to send it had said how that went")
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-v.wake:
+		case <-timer.C:
+			waits = false
+		}
+	}
+}
+
 // lacks says why no hook could be told.
 func (n *notice) lacks() string {
 	needed := lifecycle.CanRequest
@@ -188,5 +223,6 @@ func (d *drain) result(r lifecycle.Notified) (pod *corev1.Pod, what *lifecycle.N
 		return nil, nil, "", false
 	}
 	d.notice.results++
+	d.notify()
 	return d.pod, what, clip(r.Failure), true
 }

@@ -76,6 +76,47 @@ func TestNoticeIsBounded(t *testing.T) {
 	}
 }
 
+// A hook that was told and does not come back after the release is said to, once; one that
+// does, or a release without an order, says nothing more.
+func TestAwaitResult(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		order bool
+		do    func(*vigil)
+		after time.Duration
+		said  int
+	}{
+		{"no order", false, func(*vigil) {}, 0, 0},
+		{"a request that hangs", true, func(*vigil) {}, resultPatience, 1},
+		{"a pod that is gone", true, func(v *vigil) { v.changed(v.pod, true) }, time.Second, 1},
+		{"a result", true, func(v *vigil) { v.result(lifecycle.Notified{}) }, time.Second, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				recorder := record.NewFakeRecorder(10)
+				v := newVigil()
+				v.drainer = &drainer{events: events{recorder}}
+				v.settings.Notify = &lifecycle.Notify{Method: "POST", Scheme: "http", Port: 8080, Path: "/"}
+				if tc.order {
+					v.order(lifecycle.Decision{Phase: lifecycle.Draining}, time.Now())
+					v.answerTo(&caller{can: []string{lifecycle.CanRequest}, looks: true, mark: "1", had: time.Now()}, time.Now())
+				}
+				v.become(state{phase: lifecycle.Released, reason: lifecycle.Drained})
+				go func() {
+					<-time.After(time.Second)
+					tc.do(v)
+				}()
+				began := time.Now()
+				v.awaitResult(t.Context())
+				if took := time.Since(began); took != tc.after || len(recorder.Events) != tc.said {
+					t.Errorf("%d Events after %s, want %d after %s", len(recorder.Events), took, tc.said, tc.after)
+				}
+				<-time.After(time.Minute) // whatever comes later is not waited for
+			})
+		})
+	}
+}
+
 // A request that went well is not sent again, whoever comes with whatever.
 func TestNoticeWithResult(t *testing.T) {
 	n := &notice{what: &lifecycle.Notify{Method: "POST"}, results: 1} // of an order of the helper before
@@ -130,6 +171,7 @@ func TestOrder(t *testing.T) {
 		{"only the sidecar", true, hook(lifecycle.CanRequest), draining, nil, noticePatience, draining, true, "a signal needs the exec hook"},
 		{"a hook that can do something else", false, hook(lifecycle.CanJudge), draining, nil, noticePatience, draining, true, "no hook of the pod is able to"},
 		{"released before a hook came", false, hook(lifecycle.CanRequest), draining, nil, 0, released, true, "the pod was released before"},
+		{"released as soon as it was withdrawn", false, nil, lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Drained}, nil, 0, released, false, "the pod was released as soon as"},
 		{"a hook that is at it", false, nil, draining, told("1"), resultPatience - 1, draining, true, ""},
 		{"a hook that is gone", false, nil, draining, told("1"), resultPatience, draining, true, "has not come back"},
 	} {
