@@ -72,3 +72,45 @@ func TestSlowBodiesHoldNoMemory(t *testing.T) {
 		}
 	})
 }
+
+// Large answers are encoded few at a time, and written by all at once; small ones do not
+// wait for them.
+func TestLargeAnswersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{log: slog.New(slog.DiscardHandler)}
+		going, ended := make(chan struct{}), make(chan error, codedAtOnce)
+		for range codedAtOnce {
+			go func() {
+				ended <- s.turns.code(func() error {
+					<-going
+					return nil
+				})
+			}()
+		}
+		synctest.Wait()
+		small, large := httptest.NewRecorder(), httptest.NewRecorder()
+		s.answer(small, http.StatusOK, lifecycle.DrainAnswer{})
+		if small.Body.Len() == 0 {
+			t.Error("a small answer is not there")
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.answer(large, http.StatusOK, lifecycle.DrainAnswer{WhenQuiet: &lifecycle.WhenQuiet{}})
+		}()
+		synctest.Wait()
+		if large.Body.Len() > 0 {
+			t.Error("a large answer is encoded beside as many as may be")
+		}
+		close(going)
+		<-done
+		if large.Body.Len() == 0 {
+			t.Error("the large answer is not there")
+		}
+		for range codedAtOnce {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -230,13 +230,29 @@ func (s *server) read(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) (
 		}
 		body = append(body, rest...)
 	}
-	return request, s.turns.decode(func() error { return json.Unmarshal(body, &request) })
+	return request, s.turns.code(func() error { return json.Unmarshal(body, &request) })
 }
 
 func (s *server) answer(w http.ResponseWriter, status int, a lifecycle.DrainAnswer) {
+	var text []byte
+	encode := func() (err error) {
+		text, err = json.Marshal(a)
+		return err
+	}
+	var err error
+	if a.WhenQuiet != nil { // it may name very many clients, to very many hooks at once
+		err = s.turns.code(encode)
+	} else {
+		err = encode()
+	}
+	if err != nil {
+		s.log.Error("encode answer", "err", err)
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	if err := json.NewEncoder(w).Encode(a); err != nil {
+	if _, err := w.Write(append(text, '\n')); err != nil {
 		s.log.Debug("write answer", "err", err) // the hook is gone; kubelet runs it again
 	}
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -87,6 +88,44 @@ func TestHelperEndsInTheMiddle(t *testing.T) {
 	if a, status := ask(t, h, `{}`); status != http.StatusServiceUnavailable || a.Released() {
 		t.Errorf("%d %+v, want 503", status, a)
 	}
+}
+
+// A permission is not given by a helper that is ending: nobody is left to take it back.
+func TestEndingHelperPermitsNothing(t *testing.T) {
+	life, stop := context.WithCancel(t.Context())
+	defer stop()
+	h, all := newServerFor(life, t, func(ctx context.Context, d *drain) {
+		d.confirm(podWithGrace(900, 900))
+		d.become(state{phase: lifecycle.Draining})
+		d.permit(&lifecycle.WhenQuiet{QuietSeconds: 1})
+		<-ctx.Done()
+	})
+	const request = `{"can":["judge"],"sockets":{"mark":%q},"waitSeconds":20}`
+	var mark string
+	for permitted := false; !permitted; { // its first requests may come before the permission
+		a, _ := ask(t, h, fmt.Sprintf(request, mark))
+		mark, permitted = a.Mark, a.WhenQuiet != nil
+	}
+	held := make(chan lifecycle.DrainAnswer, 1)
+	go func() {
+		a, _ := ask(t, h, fmt.Sprintf(request, mark))
+		held <- a
+	}()
+	for d := all.of("uid-1"); !d.isHeld(); {
+		runtime.Gosched()
+	}
+	stop()
+	if a := <-held; a.WhenQuiet != nil {
+		t.Errorf("answer %+v", a)
+	}
+	all.close()
+}
+
+// isHeld says whether a request is here.
+func (d *drain) isHeld() bool {
+	d.sockets.mu.Lock()
+	defer d.sockets.mu.Unlock()
+	return len(d.sockets.parked) > 0
 }
 
 // All hooks of a pod are one drain, which goes on when they go away.

@@ -7,18 +7,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// decodedAtOnce is how many requests are decoded at the same time, whoever sent them.
-const decodedAtOnce = 2
+// codedAtOnce is how many requests are decoded, or large answers encoded, at the same
+// time, whoever sent them.
+const codedAtOnce = 2
 
-// turns let each pod have one large request read at a time, and few be decoded at once, so
+// turns let each pod have one large request read at a time, and few be decoded or answers encoded at once, so
 // that none of a pod's costs the other pods anything. The zero
 // value is ready for use. They are safe for concurrent use.
 type turns struct {
 	mu sync.Mutex
 	of map[types.UID]*turn
 
-	once     sync.Once
-	decoding chan struct{}
+	once   sync.Once
+	coding chan struct{}
 }
 
 type turn struct {
@@ -59,10 +60,10 @@ func (t *turns) take(ctx context.Context, uid types.UID) (end func(), err error)
 	}
 }
 
-// decode runs f, which must not wait for anybody.
-func (t *turns) decode(f func() error) error {
-	t.once.Do(func() { t.decoding = make(chan struct{}, decodedAtOnce) })
-	t.decoding <- struct{}{}
-	defer func() { <-t.decoding }()
+// code runs f, which must not wait for anybody.
+func (t *turns) code(f func() error) error {
+	t.once.Do(func() { t.coding = make(chan struct{}, codedAtOnce) })
+	t.coding <- struct{}{}
+	defer func() { <-t.coding }()
 	return f()
 }
