@@ -23,7 +23,8 @@ type WhenQuiet struct {
 	Requests PeerSet `json:"requests,omitempty"`
 	Strict   PeerSet `json:"strict,omitempty"`
 	// Ignored are those that do not hold, IgnoredPorts the pod's own ports to which
-	// none of the others does.
+	// none of the others does. One that is in one of the other lists, too, holds as
+	// they say while it has a socket, and not without one.
 	Ignored      PeerSet  `json:"ignored,omitempty"`
 	IgnoredPorts []uint16 `json:"ignoredPorts,omitempty"`
 	// QuietSeconds is after how long a silence a connection holds no more of which

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -18,10 +19,11 @@ type holding struct {
 	// counts are those of conntrack without what is left to the application.
 	counts conntrack.Counts
 	// strict and wide are the clients of requests by their rule, ignored those of TCP
-	// sessions that hold nothing. An idle session of requests holds nothing here, and is
-	// the hook's to judge all the same: it sees a request begin at once, and conntrack is
-	// looked at seldom.
-	strict, wide, ignored lifecycle.PeerSet
+	// sessions that hold nothing. An idle session of requests holds nothing here, and its
+	// socket is the hook's to judge all the same: that sees a request begin at once, and
+	// conntrack is looked at seldom. Its client is in idle, too, and so both listed and
+	// ignored: without a socket it does not hold.
+	strict, wide, ignored, idle lifecycle.PeerSet
 }
 
 // all is how many sessions hold the pod for whatever.
@@ -38,7 +40,9 @@ func holdingOf(c conntrack.Counts, all []conntrack.Session, u lifecycle.Untils, 
 	h := holding{
 		counts: c,
 		strict: make(lifecycle.PeerSet), wide: make(lifecycle.PeerSet), ignored: make(lifecycle.PeerSet),
+		idle: make(lifecycle.PeerSet),
 	}
+	busy := make(lifecycle.PeerSet)
 	h.counts.Open, h.counts.Lost, h.counts.Active = 0, 0, 0
 	for i := range all {
 		s := &all[i]
@@ -65,7 +69,14 @@ func holdingOf(c conntrack.Counts, all []conntrack.Session, u lifecycle.Untils, 
 		}
 		if blocks && until != lifecycle.UntilWithdrawn {
 			h.count(s)
+			busy.Add(s.Client)
 		}
+		if tcp && s.State == conntrack.Idle && until.OfRequests() {
+			h.idle.Add(s.Client)
+		}
+	}
+	for peer := range busy {
+		delete(h.idle, peer)
 	}
 	// One client's end can have a session on each of several ports. A socket shows no
 	// more than that end where a proxy takes what is meant for another port.
@@ -98,6 +109,7 @@ func (h *holding) ignore(others []netip.AddrPort) {
 			delete(h.ignored, peer)
 		}
 	}
+	maps.Copy(h.ignored, h.idle)
 }
 
 // untilOf is what a session holds its pod for. Where it cannot be told which of the

@@ -83,7 +83,7 @@ func samePeers(a, b *lifecycle.WhenQuiet) bool {
 // was idle.
 func holdsAgain(before, next *lifecycle.WhenQuiet) bool {
 	for peer := range before.Ignored {
-		if next.Requests.Has(peer) || next.Strict.Has(peer) {
+		if (next.Requests.Has(peer) || next.Strict.Has(peer)) && !next.Ignored.Has(peer) {
 			return true
 		}
 	}
