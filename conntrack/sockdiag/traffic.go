@@ -29,12 +29,15 @@ type Traffic struct {
 	Segments, DataSent, DataReceived uint32
 	// Retransmits counts segments sent again.
 	Retransmits uint32
+	// OutOfOrder counts segments with data that came before one that belongs ahead of
+	// them. Only Linux 5.4 and newer tell; it is 0 elsewhere.
+	OutOfOrder uint32
 	// RoundTrip is the smoothed time of a round trip.
 	RoundTrip time.Duration
 }
 
 // Places in struct tcp_info (linux/tcp.h). It only ever grows; what is read here is
-// there since Linux 4.19.
+// there since Linux 4.19, but for infoOutOfOrderAt.
 const (
 	infoUnackedAt       = 24
 	infoLastDataSentAt  = 44
@@ -50,6 +53,7 @@ const (
 	infoBytesSentAt     = 200
 	infoBytesRetransAt  = 208
 	infoSize            = 216
+	infoOutOfOrderAt    = 224
 )
 
 // attributeInfo is INET_DIAG_INFO, the attribute that holds a struct tcp_info.
@@ -80,7 +84,7 @@ func readTraffic(b []byte) Traffic {
 	}
 	u32 := func(at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
 	u64 := func(at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
-	return Traffic{
+	t := Traffic{
 		Known:          true,
 		SinceSent:      time.Duration(u32(infoLastDataSentAt)) * time.Millisecond,
 		SinceReceived:  time.Duration(u32(infoLastDataRecvAt)) * time.Millisecond,
@@ -96,4 +100,8 @@ func readTraffic(b []byte) Traffic {
 		Retransmits:    u32(infoTotalRetransAt),
 		RoundTrip:      time.Duration(u32(infoRTTAt)) * time.Microsecond,
 	}
+	if len(b) >= infoOutOfOrderAt+4 {
+		t.OutOfOrder = u32(infoOutOfOrderAt)
+	}
+	return t
 }

@@ -25,7 +25,7 @@ func TestDecodeTraffic(t *testing.T) {
 	info := make([]byte, infoSize+24) // a newer kernel's is longer
 	for at, v := range map[int]uint32{
 		infoUnackedAt: 1, infoLastDataSentAt: 2, infoLastDataRecvAt: 3, infoRTTAt: 4, infoTotalRetransAt: 5,
-		infoSegsOutAt: 6, infoNotsentAt: 7, infoDataSegsInAt: 8, infoDataSegsOutAt: 9,
+		infoSegsOutAt: 6, infoNotsentAt: 7, infoDataSegsInAt: 8, infoDataSegsOutAt: 9, infoOutOfOrderAt: 10,
 	} {
 		binary.NativeEndian.PutUint32(info[at:], v)
 	}
@@ -36,9 +36,11 @@ func TestDecodeTraffic(t *testing.T) {
 	}
 	whole := Traffic{
 		Known: true, Unacknowledged: 1, SinceSent: 2 * time.Millisecond, SinceReceived: 3 * time.Millisecond,
-		RoundTrip: 4 * time.Microsecond, Retransmits: 5, Segments: 6, Unsent: 7, DataReceived: 8, DataSent: 9,
+		RoundTrip: 4 * time.Microsecond, Retransmits: 5, Segments: 6, Unsent: 7, DataReceived: 8, DataSent: 9, OutOfOrder: 10,
 		Acknowledged: 1 << 40, Received: 1 << 41, Sent: 1 << 42, Retransmitted: 1 << 43,
 	}
+	older := whole
+	older.OutOfOrder = 0
 	for _, tt := range []struct {
 		name string
 		b    []byte
@@ -46,6 +48,9 @@ func TestDecodeTraffic(t *testing.T) {
 	}{
 		{"alone", attribute(attributeInfo, info), whole},
 		{"after another", append(attribute(8, []byte{1}), attribute(attributeInfo, info)...), whole},
+		{"of Linux 4.19", attribute(attributeInfo, info[:infoSize]), older},
+		{"of one that tells a little more", attribute(attributeInfo, info[:infoOutOfOrderAt+3]), older},
+		{"of one that counts what came too early", attribute(attributeInfo, info[:infoOutOfOrderAt+4]), whole},
 		{"of an old kernel", attribute(attributeInfo, info[:infoSize-1]), Traffic{}},
 		{"none", attribute(8, info), Traffic{}},
 		{"nothing", nil, Traffic{}},

@@ -40,6 +40,11 @@ type connection struct {
 	// A turn whose order could not be told: it is told by whether Pure grows.
 	ambiguous  bool
 	pureBefore uint32
+	// missing is set while a part of a request has come, but not what belongs before it,
+	// and unclear while that may be so.
+	missing, unclear bool
+	// brought is how many segments have come that were not only seen before.
+	brought uint32
 	// sinceIn is Written when something last came in.
 	sinceIn uint64
 	// resting is set while it rests: something was sent, all is acknowledged, and two
@@ -110,7 +115,7 @@ func (h *history) look(at time.Time, all []Figures, tell func(i int, c *connecti
 // begin keeps a connection from its first look on. One that has not spoken yet is
 // known from its beginning; of another one the first complete turn is the start.
 func begin(f *Figures, at time.Time) *connection {
-	c := &connection{moved: at}
+	c := &connection{moved: at, missing: f.Known && !f.heard() && f.OutOfOrder > 0}
 	if f.Known && f.Received == 0 && f.Written == 0 {
 		c.based, c.sure = true, true
 		c.base = *f
@@ -133,9 +138,10 @@ func (c *connection) take(f *Figures, at time.Time, p *port) {
 	if ch.moved() && c.settled && (ch.in || f.Established) {
 		c.rested(f, ch, late, p)
 	}
+	c.misses(f, ch)
 	c.order = c.decideOrder(f, ch, at, p)
 	c.countFrom(f, ch, p)
-	if ch.moved() {
+	if ch.moved() || ch.ahead {
 		c.moved = at
 	}
 	if c.order != undecided {
@@ -149,9 +155,9 @@ func (c *connection) take(f *Figures, at time.Time, p *port) {
 	}
 	still := !c.seen.IsZero() && !ch.moved() && !ch.retransmitted
 	c.resting = still && c.order == answered && f.rests()
-	c.settled = c.resting && !c.interim(f)
+	c.settled = c.resting && !c.interim(f) && !c.unclear
 	c.trusted = c.trusted && c.settled
-	p.interim = p.interim || c.resting && !c.settled
+	p.interim = p.interim || c.resting && c.interim(f)
 	c.last, c.seen = *f, at
 }
 

@@ -30,6 +30,9 @@ type Figures struct {
 	// DataSent and DataReceived count segments with data, Pure those sent without,
 	// Retransmits those sent again.
 	DataSent, DataReceived, Pure, Retransmits uint32
+	// OutOfOrder counts segments with data that came while one before them was missing;
+	// 0 where the kernel does not tell.
+	OutOfOrder uint32
 	// RoundTrip is the smoothed time of a round trip.
 	RoundTrip time.Duration
 }
@@ -37,20 +40,30 @@ type Figures struct {
 // onItsWay says that something of the server's has not arrived.
 func (f *Figures) onItsWay() bool { return f.Unacknowledged > 0 || f.Unsent > 0 }
 
+// heard says that the client has said something: a probe alone only counts in
+// DataReceived, a FIN alone in Received.
+func (f *Figures) heard() bool { return f.Received > 0 && f.DataReceived > 0 }
+
 // change is what moved between two looks at one connection.
 type change struct {
 	in, out, acknowledged, retransmitted bool
-	received, written                    uint64
+	// ahead is set if a part came of something whose beginning had not come by then.
+	ahead             bool
+	received, written uint64
 	// segments are those with data that came in, sent those that went out.
 	segments, sent uint32
 }
 
+// since is what moved. A segment that brings nothing new does not: it has come before,
+// or is a keep-alive probe with an octet of garbage (RFC 1122, 4.2.3.6). The kernel
+// counts it in DataReceived, but neither in Received nor in SinceReceived.
 func (f *Figures) since(before *Figures) change {
 	return change{
-		in:            f.Received != before.Received || f.DataReceived != before.DataReceived,
+		in:            f.Received != before.Received,
 		out:           f.Written != before.Written || f.DataSent != before.DataSent,
 		acknowledged:  f.Acknowledged != before.Acknowledged,
 		retransmitted: f.Retransmits != before.Retransmits,
+		ahead:         f.OutOfOrder != before.OutOfOrder,
 		received:      f.Received - before.Received,
 		written:       f.Written - before.Written,
 		segments:      f.DataReceived - before.DataReceived,
@@ -70,9 +83,9 @@ func (f *Figures) follows(before *Figures) bool {
 // silent is how long nothing was sent or received, as far as the kernel tells.
 func (f *Figures) silent() time.Duration {
 	switch {
-	case f.DataReceived == 0 && f.DataSent == 0:
+	case !f.heard() && f.DataSent == 0:
 		return 0
-	case f.DataReceived == 0:
+	case !f.heard():
 		return f.SinceSent
 	case f.DataSent == 0:
 		return f.SinceReceived

@@ -25,11 +25,13 @@ const (
 // look before, and says which came last.
 func (c *connection) decideOrder(f *Figures, ch change, at time.Time, p *port) order {
 	switch {
-	case f.DataSent == 0 && f.DataReceived == 0:
+	case c.missing:
+		return owing // the client has sent all of it
+	case f.DataSent == 0 && !f.heard() && f.ReceiveQueue == 0:
 		return undecided // it has not spoken yet
 	case f.DataSent == 0 || f.ReceiveQueue > 0:
 		return owing
-	case f.DataReceived == 0:
+	case !f.heard():
 		return answered // a server that speaks first
 	case f.SinceReceived < f.SinceSent:
 		return owing

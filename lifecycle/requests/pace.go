@@ -22,7 +22,7 @@ type pace struct {
 // take takes in a look at the connection, before that does. What came in after an
 // answer is a new request: the client would have waited for more of it otherwise.
 func (p *pace) take(c *connection, ch change) {
-	if !ch.in {
+	if !ch.in && !ch.ahead {
 		return
 	}
 	before := c.order == answered && !c.interim(&c.last)
@@ -30,7 +30,7 @@ func (p *pace) take(c *connection, ch change) {
 		p.turns++
 		p.began = c.seen
 	}
-	if c.last.DataReceived == 0 {
+	if !c.last.heard() && !c.missing {
 		p.began = c.seen // the first one
 	}
 }

@@ -22,6 +22,9 @@ func (c *connection) rested(f *Figures, ch change, late bool, p *port) {
 		return
 	}
 	c.wentOn = false
+	if ch.ahead {
+		return // misses has noted what that means
+	}
 	t := turn{gained, c.last.DataReceived - c.base.DataReceived}
 	// Where both moved, the answer can have gone on before the request came. But a
 	// request acknowledges all output before it.
@@ -54,7 +57,27 @@ func (c *connection) resolve(f *Figures, at time.Time, p *port) {
 
 // shakesHands says that the rest before can be one within TLS's handshake: the
 // server's last words in it can come while it works on the first request.
-func (c *connection) shakesHands() bool { return c.turns == 0 && c.last.DataReceived > 1 }
+func (c *connection) shakesHands() bool { return c.turns == 0 && c.brought > 1 }
+
+// misses notes whether a part of a request has come before what belongs ahead of it.
+// It teaches nothing: nobody knows how much of the request has come.
+func (c *connection) misses(f *Figures, ch change) {
+	switch {
+	case ch.in:
+		c.missing, c.unclear = false, ch.ahead && ch.out
+	case ch.ahead:
+		c.missing = true
+	}
+	if ch.ahead && c.settled {
+		c.based, c.sure, c.wentOn = false, false, false
+	}
+	switch {
+	case c.seen.IsZero() && f.heard():
+		c.brought = f.DataReceived
+	case ch.in || ch.ahead:
+		c.brought += max(1, ch.segments)
+	}
+}
 
 // countFrom notes from where on what is sent counts as sent since the last request.
 func (c *connection) countFrom(f *Figures, ch change, p *port) {

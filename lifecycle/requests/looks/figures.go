@@ -14,6 +14,6 @@ func Figures(s sockdiag.Socket, t sockdiag.Traffic) requests.Figures {
 		Received: t.Received, Written: t.Sent - t.Retransmitted + uint64(t.Unsent), Acknowledged: t.Acknowledged,
 		Unsent: t.Unsent, Unacknowledged: t.Unacknowledged,
 		DataSent: t.DataSent, DataReceived: t.DataReceived, Pure: t.Segments - t.DataSent,
-		Retransmits: t.Retransmits, RoundTrip: t.RoundTrip,
+		Retransmits: t.Retransmits, OutOfOrder: t.OutOfOrder, RoundTrip: t.RoundTrip,
 	}
 }
