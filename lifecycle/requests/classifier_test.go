@@ -218,6 +218,28 @@ func TestConnectionsComeAndGo(t *testing.T) {
 	}
 }
 
+// A port whose places are all worth keeping is not gone through for each new one.
+func TestForgettingIsBounded(t *testing.T) {
+	t.Parallel()
+	p := newPort()
+	for i := range uint64(maxPairs) {
+		p.of(pair{i, i}).complete = 2
+	}
+	forgot := 0
+	for i := range uint64(10 * maxPairs) {
+		before := p.full
+		if p.of(pair{i, i + 1}) != nil {
+			t.Fatal("there is room, though nothing was forgotten")
+		}
+		if p.full > before {
+			forgot++
+		}
+	}
+	if forgot == 0 || forgot > 10 {
+		t.Errorf("gone through %d times for %d new pairs", forgot, 10*maxPairs)
+	}
+}
+
 // What is kept of a port is bounded, and never what would make it believe more.
 func TestLearningIsBounded(t *testing.T) {
 	t.Parallel()

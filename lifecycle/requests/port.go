@@ -42,6 +42,8 @@ type port struct {
 	unpaused, certain int
 	// refuted is set for good once a server went on where answers had ended before.
 	refuted bool
+	// full is how many new pairs are turned away before it is tried again to forget some.
+	full int
 }
 
 func newPort() *port { return &port{pairs: make(map[pair]*seen), turns: make(map[turn]int)} }
@@ -98,6 +100,10 @@ func (p *port) of(at pair) *seen {
 		return s
 	}
 	if len(p.pairs) >= maxPairs {
+		if p.full > 0 {
+			p.full--
+			return nil
+		}
 		p.forget()
 	}
 	if len(p.pairs) >= maxPairs {
@@ -115,5 +121,8 @@ func (p *port) forget() {
 		if s.prefix == 0 && s.complete <= 1 {
 			delete(p.pairs, at)
 		}
+	}
+	if maxPairs-len(p.pairs) < maxPairs/16 {
+		p.full = maxPairs // it would cost as much again to free so few
 	}
 }
