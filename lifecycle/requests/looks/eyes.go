@@ -63,7 +63,7 @@ func (e *Eyes) Run(ctx context.Context) {
 			timer.Reset(time.Until(next))
 			continue
 		}
-		s := e.looker.Look(ctx)
+		s := e.looker.look(ctx, e.waited())
 		if ctx.Err() != nil {
 			return
 		}
@@ -87,6 +87,13 @@ func (e *Eyes) next() (at time.Time, ok bool) {
 		return e.looker.Next(idleEvery, learnShare), true
 	}
 	return e.looker.Next(learnEvery, learnShare), true
+}
+
+// waited says that there is a wait.
+func (e *Eyes) waited() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.attend) > 0
 }
 
 // took passes a look on.

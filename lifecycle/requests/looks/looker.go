@@ -30,8 +30,9 @@ type Sight struct {
 	sockdiag.Look
 	// Err is why the look failed. Nothing else then means anything.
 	Err error
-	// Listened are all ports that some socket was seen to listen on: a server that has
-	// stopped to listen goes on with what it has accepted.
+	// Listened are the ports that some socket was seen to listen on: a server that has
+	// stopped to listen goes on with what it has accepted. Those without any of that are
+	// forgotten while nobody waits.
 	Listened []uint16
 	// Counted are the connections of the looker's scope.
 	Counted []Connection
@@ -65,12 +66,18 @@ type Looker struct {
 
 	classifier *requests.Classifier
 	listened   []uint16
-	began      time.Time
-	cost       time.Duration
+	// stopped are the connections of ports that nobody listens on any more, from the
+	// first look on that found it so.
+	stopped map[uint16]map[ends]struct{}
+	began   time.Time
+	cost    time.Duration
 }
 
-// Look takes a look. It blocks for a second at the most.
-func (l *Looker) Look(ctx context.Context) Sight {
+// Look takes a look of a wait. It blocks for a second at the most.
+func (l *Looker) Look(ctx context.Context) Sight { return l.look(ctx, true) }
+
+// look takes a look. waited says that somebody waits: no port is forgotten then.
+func (l *Looker) look(ctx context.Context, waited bool) Sight {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	l.began = time.Now()
@@ -99,11 +106,7 @@ func (l *Looker) Look(ctx context.Context) Sight {
 		failed = true
 		return Sight{Look: sockdiag.Look{At: look.At}, Err: err}
 	}
-	for _, port := range look.Listening {
-		if !slices.Contains(l.listened, port) {
-			l.listened = append(slices.Clip(l.listened), port)
-		}
-	}
+	l.listen(look, waited)
 	s := Sight{Look: look, Listened: l.listened}
 	scope := l.Scope
 	scope.Listened = append(slices.Clip(scope.Listened), l.listened...)
