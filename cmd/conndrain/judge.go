@@ -62,7 +62,7 @@ func (j *judge) look(s looks.Sight) {
 	for i := range s.Counted {
 		counted[i] = requests.Counted{Standing: j.rule, Verdict: s.Counted[i].Verdict}
 	}
-	j.outcome = j.release.Look(s.At, permission, counted, j.peers.Missing(j.listed))
+	j.outcome = j.release.Look(s.At, permission, counted, j.unseen(s))
 	if j.outcome.Go {
 		select {
 		case j.gone <- j.outcome:
@@ -70,6 +70,9 @@ func (j *judge) look(s looks.Sight) {
 		}
 	}
 }
+
+// unseen counts the sessions that conntrack knows of and the look tells nothing of.
+func (j *judge) unseen(s looks.Sight) int { return j.peers.Missing(j.listed) + s.Uncounted(j.listed) }
 
 // allow says whether nothing but requests holds, given the sessions that are known.
 func (j *judge) allow(allowed bool, sessions []conntrack.Session) {
@@ -88,6 +91,13 @@ func (j *judge) allow(allowed bool, sessions []conntrack.Session) {
 		j.since = time.Now()
 	}
 	j.allowed, j.listed = allowed, listed
+	if !allowed {
+		// A moment that nobody has acted on yet is over: something has come since.
+		select {
+		case <-j.gone:
+		default:
+		}
+	}
 }
 
 // went receives once the moment has come.
@@ -116,7 +126,7 @@ func (j *judge) classes() (doing map[requests.Class]int, holding int, known bool
 			holding++
 		}
 	}
-	holding += j.peers.Missing(j.listed)
+	holding += j.unseen(j.last)
 	return doing, holding, j.last.Err == nil && !j.last.At.IsZero()
 }
 

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/conndrain/conndrain/conntrack/sockdiag"
 	"github.com/conndrain/conndrain/lifecycle"
 	"github.com/conndrain/conndrain/lifecycle/requests"
 	"github.com/conndrain/conndrain/lifecycle/requests/looks"
@@ -73,7 +72,7 @@ func (q *quiet) look(s looks.Sight) {
 		return
 	}
 	permission := requests.Permission{Quiet: lifecycle.Seconds(p.QuietSeconds), BusyAfter: lifecycle.Seconds(p.BusyAfterSeconds)}
-	missing := q.peers.Missing(p.Requests) + q.peers.Missing(p.Strict) + uncounted(s, p)
+	missing := q.peers.Missing(p.Requests) + q.peers.Missing(p.Strict) + s.Uncounted(p.Requests, p.Strict)
 	o := q.release.Look(s.At, &permission, stand(s, p), missing)
 	switch {
 	case o.Go:
@@ -105,23 +104,6 @@ func stand(s looks.Sight, p *lifecycle.WhenQuiet) []requests.Counted {
 		counted[i] = requests.Counted{Standing: standing, Verdict: c.Verdict}
 	}
 	return counted
-}
-
-// uncounted are the sockets of listed clients that nobody can tell anything of: those
-// without a server yet, and those on a port that nobody was ever seen to listen on.
-func uncounted(s looks.Sight, p *lifecycle.WhenQuiet) int {
-	n, next := 0, 0
-	for i := range s.Sockets {
-		k := &s.Sockets[i]
-		if next < len(s.Counted) && s.Counted[next].Socket == *k {
-			next++ // these are in the look's order
-			continue
-		}
-		if (k.State == sockdiag.SynRecv || k.Live()) && (p.Requests.Has(k.Peer) || p.Strict.Has(k.Peer)) {
-			n++
-		}
-	}
-	return n
 }
 
 // hold keeps how the request that is about to be asked can be ended.
