@@ -9,7 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
+	"net/url"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,11 +40,10 @@ type notifier struct {
 func (n notifier) notify(ctx context.Context, order lifecycle.Notify) lifecycle.Notified {
 	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
-	err := errors.New("neither a request nor a signal that this hook knows: it may be older than its node's helper")
-	switch {
-	case order.Signal != "":
+	var err error
+	if order.Signal != "" {
 		err = n.send(order.Signal)
-	case order.Scheme == "http" || order.Scheme == "https":
+	} else {
 		err = n.request(ctx, order)
 	}
 	if err != nil {
@@ -70,6 +70,10 @@ func (n notifier) send(name string) error {
 // Any answer but an error's will do; redirects are not followed. Certificates are not
 // verified, which are for the names that clients use.
 func (n notifier) request(ctx context.Context, order lifecycle.Notify) error {
+	target, err := target(order)
+	if err != nil {
+		return err
+	}
 	transport := &http.Transport{
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
@@ -79,15 +83,33 @@ func (n notifier) request(ctx context.Context, order lifecycle.Notify) error {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	defer transport.CloseIdleConnections()
-	var err error
 	for _, a := range n.addresses() {
-		err = n.requestAt(ctx, client, order, a)
+		target.Host = netip.AddrPortFrom(a, order.Port).String()
+		err = n.requestAt(ctx, client, order.Method, target)
 		dial, ok := errors.AsType[*net.OpError](err)
 		if !ok || dial.Op != "dial" || ctx.Err() != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("nobody can be reached on port %d: %w", order.Port, err)
+}
+
+// target is what is asked for, but for its host. Whoever answers at the helper's port may
+// have made up the order, so that it can be nothing but a request to the pod itself, as
+// the annotation can be: no other method, no other host, no other header.
+func target(order lifecycle.Notify) (url.URL, error) {
+	switch {
+	case order.Method != http.MethodGet && order.Method != http.MethodPost, order.Scheme != "http" && order.Scheme != "https":
+		return url.URL{}, errors.New("neither a request nor a signal that this hook knows: it may be older than its node's helper")
+	case order.Port == 0 || !strings.HasPrefix(order.Path, "/"):
+		return url.URL{}, errors.New("what is to be asked for has no port, or a path that does not begin with /: nothing was asked")
+	}
+	u, err := url.ParseRequestURI(order.Path)
+	if err != nil {
+		return url.URL{}, fmt.Errorf("read what is to be asked for: %w", err)
+	}
+	// A path is escaped when it is written, a query is not.
+	return url.URL{Scheme: order.Scheme, Path: u.Path, RawPath: u.RawPath, RawQuery: strings.ReplaceAll(u.RawQuery, " ", "%20")}, nil
 }
 
 // addresses are those that are tried, in their order.
@@ -101,9 +123,8 @@ func (n notifier) addresses() []netip.Addr {
 	return all
 }
 
-func (n notifier) requestAt(ctx context.Context, client *http.Client, order lifecycle.Notify, a netip.Addr) error {
-	url := order.Scheme + "://" + net.JoinHostPort(a.String(), strconv.Itoa(int(order.Port))) + order.Path
-	req, err := http.NewRequestWithContext(ctx, order.Method, url, http.NoBody)
+func (n notifier) requestAt(ctx context.Context, client *http.Client, method string, target url.URL) error {
+	req, err := http.NewRequestWithContext(ctx, method, target.String(), http.NoBody)
 	if err != nil {
 		return fmt.Errorf("make request: %w", err)
 	}
@@ -115,7 +136,7 @@ func (n notifier) requestAt(ctx context.Context, client *http.Client, order life
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, notifyMaxAnswer)) // its status is what counts
 	if resp.StatusCode < http.StatusOK || resp.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s %s: status %s", order.Method, url, resp.Status)
+		return fmt.Errorf("%s %s: status %s", method, target.String(), resp.Status)
 	}
 	return nil
 }

@@ -60,6 +60,15 @@ func TestNotify(t *testing.T) {
 		{"an error of the application's", order("POST", "http", "/broken"), "127.0.0.1:0", nil, []string{"POST /broken"}, "500 Internal Server Error"},
 		{"an answer that does not come", order("POST", "http", "/hangs"), "127.0.0.1:0", nil, []string{"POST /hangs"}, "deadline exceeded"},
 		{"nobody listens", order("POST", "http", "/"), "", nil, nil, "nobody can be reached on port"},
+		{"with a space and a percent sign", order("GET", "http", "/a%20b c?d e=%2F"), "127.0.0.1:0", nil, []string{"GET /a%20b%20c?d%20e=%2F"}, ""},
+		{"with another name for a host", order("GET", "http", "//127.0.0.9/x"), "127.0.0.1:0", nil, []string{"GET //127.0.0.9/x"}, ""},
+		{"a path that becomes a host", order("GET", "http", "@127.0.0.1:1/"), "127.0.0.1:0", nil, nil, "does not begin with /"},
+		{"a whole URL for a path", order("GET", "http", "http://127.0.0.1:1/"), "127.0.0.1:0", nil, nil, "does not begin with /"},
+		{"without a path", order("GET", "http", ""), "127.0.0.1:0", nil, nil, "does not begin with /"},
+		{"a line end in a path", order("GET", "http", "/ HTTP/1.1\r\nX: y"), "127.0.0.1:0", nil, nil, "invalid control character"},
+		{"a line end in a query", order("GET", "http", "/?a\nX: y"), "127.0.0.1:0", nil, nil, "invalid control character"},
+		{"by another method", order("DELETE", "http", "/"), "127.0.0.1:0", nil, nil, "older than its node's helper"},
+		{"by another scheme", order("GET", "ftp", "/"), "127.0.0.1:0", nil, nil, "older than its node's helper"},
 		{"of a later release", lifecycle.Notify{Method: "SEND", Scheme: "smtp"}, "", nil, nil, "older than its node's helper"},
 		{"a signal of a later release", lifecycle.Notify{Signal: "SIGLATER"}, "", nil, nil, `"SIGLATER" is not known`},
 		{"a signal to another container", lifecycle.Notify{Signal: "SIGUSR1"}, "", nil, nil, "needs the exec hook"},
@@ -100,6 +109,29 @@ func TestNotify(t *testing.T) {
 				t.Errorf("asked (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// An order has to name a port: none is that of the scheme.
+func TestNotifyNeedsAPort(t *testing.T) {
+	t.Parallel()
+	got := notifier{}.notify(t.Context(), lifecycle.Notify{Method: "GET", Scheme: "http", Path: "/"})
+	if !strings.Contains(got.Failure, "has no port") {
+		t.Errorf("failure %q", got.Failure)
+	}
+}
+
+// Whoever does not listen on loopback is found at the pod's own addresses.
+func TestNotifyAddresses(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for _, a := range (notifier{own: []netip.Addr{
+		netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.244.1.7"), netip.MustParseAddr("fe80::7"), netip.MustParseAddr("fd00::7"),
+	}}).addresses() {
+		got = append(got, a.String())
+	}
+	if diff := cmp.Diff([]string{"127.0.0.1", "::1", "10.244.1.7", "fd00::7"}, got); diff != "" {
+		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
 }
 
@@ -167,6 +199,71 @@ func TestNotifyOnce(t *testing.T) {
 			t.Errorf("sent %d times, told of %d times, lost %t", sent, told, lost)
 		}
 	})
+}
+
+// tellOnce is a wait in a fake pod whose signals take so long, and whose helper answers
+// what its permits say.
+func tellOnce(t *testing.T, c Config, takes time.Duration) Result {
+	t.Helper()
+	c.Defaults()
+	ctx, cancel := context.WithCancel(t.Context())
+	e := newEyes(c, false)
+	var running sync.WaitGroup
+	running.Go(func() { e.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	return wait(ctx, c, time.Now(), e, func(syscall.Signal) error {
+		<-time.After(takes)
+		return nil
+	})
+}
+
+// How it went is part of the last word, where the hook ends before it could be told.
+func TestNotifiedInTheLastWord(t *testing.T) {
+	for name, tc := range map[string]struct {
+		order   lifecycle.Notify
+		failure string
+	}{
+		"done":     {lifecycle.Notify{Signal: "SIGUSR1"}, ""},
+		"not done": {lifecycle.Notify{Signal: "SIGLATER"}, "not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPermits()
+				p.change = func(_ lifecycle.DrainRequest, a *lifecycle.DrainAnswer) { a.Notify = &tc.order }
+				r := tellOnce(t, Config{look: beats(keepAlive), transport: helper(func(ctx context.Context, r lifecycle.DrainRequest) (*http.Response, error) {
+					if r.Notified != nil && r.Leaving == nil {
+						return hangs(ctx, r)
+					}
+					return p.answer(ctx, r)
+				})}, 0)
+				all := p.all()
+				last := all[len(all)-1]
+				if r.Reason != lifecycle.Drained || last.Leaving == nil || last.Notified == nil ||
+					!strings.Contains(last.Notified.Failure, tc.failure) || (last.Notified.Failure == "") != (tc.failure == "") {
+					t.Errorf("%+v; the last request is %+v, told %+v", r, last, last.Notified)
+				}
+			})
+		})
+	}
+}
+
+// An application that has not answered at the end is told of in the last word, too.
+func TestNotNotifiedInTheLastWord(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(&application{})
+	defer server.Close()
+	p := newPermits()
+	port := uint16(server.Listener.Addr().(*net.TCPAddr).Port)
+	p.change = func(_ lifecycle.DrainRequest, a *lifecycle.DrainAnswer) {
+		a.Notify = &lifecycle.Notify{Method: "POST", Scheme: "http", Port: port, Path: "/hangs"}
+	}
+	r := Wait(t.Context(), Config{look: beats(keepAlive), transport: helper(p.answer)})
+	all := p.all()
+	last := all[len(all)-1]
+	if r.Reason != lifecycle.Drained || last.Leaving == nil || last.Notified == nil || !strings.Contains(last.Notified.Failure, "before the application had answered") {
+		t.Errorf("%+v; the last request is %+v, told %+v", r, last, last.Notified)
+	}
 }
 
 // An application that takes long to answer keeps nobody waiting.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/conndrain/conndrain/conntrack/sockdiag"
 	"github.com/conndrain/conndrain/lifecycle"
+	"github.com/conndrain/conndrain/lifecycle/requests/looks"
 )
 
 // beat is a connection on which a request comes every period and is answered after so
@@ -131,6 +132,11 @@ func TestQuiet(t *testing.T) {
 		{"a client that the hook does not see", []beat{keepAlive}, func(p *permits) {
 			before(p, 20*second, func(a *lifecycle.DrainAnswer) { a.WhenQuiet.Requests.Add(netip.MustParseAddrPort(two)) })
 		}, drained(20*second, 20500*ms)},
+		{"a client of the strict rule that the hook does not see", []beat{keepAlive}, func(p *permits) {
+			before(p, 20*second, func(a *lifecycle.DrainAnswer) {
+				a.WhenQuiet.Strict = lifecycle.PeerSet{netip.MustParseAddrPort(two): {}}
+			})
+		}, drained(20*second, 20500*ms)},
 		{"a client that was seen and has gone", []beat{keepAlive, {peer: two, period: 2 * time.Hour, work: time.Hour, until: 5 * second}}, func(p *permits) {
 			all(p, func(a *lifecycle.DrainAnswer) { a.WhenQuiet.Requests.Add(netip.MustParseAddrPort(two)) })
 		}, drained(5*second, 5500*ms)},
@@ -231,6 +237,89 @@ func TestQuietWithAHelperThatHangs(t *testing.T) {
 		})
 		if r.Reason != lifecycle.Drained || r.Helper || r.Waited < 40*second || r.Waited > 43*second {
 			t.Errorf("%+v, want the fallback's end after 40 s", r)
+		}
+	})
+}
+
+// After a request that the hook has ended itself nothing is permitted until the next
+// answer: here to what was told of the application, for which that was.
+func TestNothingIsPermittedUntilTheNextAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPermits()
+		p.change = func(_ lifecycle.DrainRequest, a *lifecycle.DrainAnswer) {
+			a.Notify = &lifecycle.Notify{Signal: "SIGUSR1"}
+		}
+		r := tellOnce(t, Config{
+			look: beats(beat{peer: two, period: time.Hour, work: 20 * second, until: 3500 * ms}),
+			transport: helper(func(ctx context.Context, r lifecycle.DrainRequest) (*http.Response, error) {
+				if r.Notified != nil {
+					return hangs(ctx, r)
+				}
+				return p.answer(ctx, r)
+			}),
+		}, 3*second)
+		if r.Reason != lifecycle.Drained || r.Helper || r.Waited < lifecycle.DefaultFallbackSleep {
+			t.Errorf("%+v, want the fallback's end", r)
+		}
+	})
+}
+
+// A hook that can tell no more what requests do has no permission until the helper has
+// heard of that.
+func TestNothingIsPermittedToTheBlind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPermits()
+		p.quiet = 0
+		time.AfterFunc(2*second, p.now)
+		sees := beats(beat{peer: two, period: time.Hour, work: 20 * second, until: 3 * second})
+		start := time.Now()
+		r := Wait(t.Context(), Config{
+			look: func(ctx context.Context) (sockdiag.Look, error) {
+				l, err := sees(ctx)
+				if time.Since(start) > 1900*ms {
+					l.Source, l.Refusal, l.Traffic = sockdiag.ProcNet, errRefused, nil
+				}
+				return l, err
+			},
+			transport: helper(func(ctx context.Context, r lifecycle.DrainRequest) (*http.Response, error) {
+				if r.Requests != nil && r.Requests.Blind != "" {
+					return hangs(ctx, r)
+				}
+				return p.answer(ctx, r)
+			}),
+		})
+		if r.Reason != lifecycle.Drained || r.Helper || r.Waited < lifecycle.DefaultFallbackSleep {
+			t.Errorf("%+v, want the fallback's end", r)
+		}
+	})
+}
+
+// A permission that was taken back begins anew: what was learned of a busy pod under the
+// one before is worth nothing.
+func TestBusyBeginsAnewWithThePermission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := []beat{{peer: one, period: 200 * ms, work: 140 * ms}, {peer: two, period: 100 * ms, work: 99 * ms}}
+		permission := &lifecycle.WhenQuiet{BusyAfterSeconds: 5, Requests: lifecycle.PeerSet{
+			netip.MustParseAddrPort(one): {}, netip.MustParseAddrPort(two): {},
+		}}
+		q := quiet{end: func() {}}
+		l := looks.Looker{Take: beats(all...)}
+		lookOn := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end) && q.over() == nil; {
+				<-time.After(20 * ms)
+				q.look(l.Look(t.Context()))
+			}
+		}
+		lookOn(3 * second)
+		q.permit(permission)
+		lookOn(4 * second)
+		q.permit(nil)
+		q.permit(permission)
+		if lookOn(4 * second); q.over() != nil {
+			t.Fatal("it has ended by what it saw under the permission that was taken back")
+		}
+		if lookOn(4 * second); q.over() == nil || q.over().Cut != 1 {
+			t.Errorf("it never ended, or not by one request: %+v", q.over())
 		}
 	})
 }

@@ -135,7 +135,8 @@ type waiter struct {
 	signal  func(syscall.Signal) error
 	notices sync.WaitGroup
 	// ordered is set once a Notify was carried out or is being so. notified receives
-	// how it went; it is unheard until a helper has answered to it.
+	// how it went, and is nil afterwards; that is unheard until a helper has answered to
+	// it.
 	ordered  bool
 	notified chan lifecycle.Notified
 	unheard  *lifecycle.Notified
@@ -260,7 +261,7 @@ func (w *waiter) request(ctx context.Context, hold time.Duration) lifecycle.Drai
 	}
 	select {
 	case n := <-w.notified:
-		w.unheard = &n
+		w.unheard, w.notified = &n, nil
 	default:
 	}
 	r.Notified = w.unheard
@@ -304,24 +305,36 @@ func (w *waiter) take(ctx context.Context, answer lifecycle.DrainAnswer) {
 
 // notify tells the application beside the wait, and the helper how that went.
 func (w *waiter) notify(ctx context.Context, order lifecycle.Notify) {
-	w.ordered, w.notified = true, make(chan lifecycle.Notified, 1)
+	notified := make(chan lifecycle.Notified, 1)
+	w.ordered, w.notified = true, notified
 	n := notifier{version: w.Version, own: w.eyes.Own(), signal: w.signal}
 	w.notices.Go(func() {
 		said := n.notify(ctx, order)
+		if said.Failure != "" && ctx.Err() != nil {
+			said.Failure = "the hook's wait was over before the application had answered"
+		}
 		w.Logger.Info("the application was told", "failure", said.Failure)
-		w.notified <- said
+		notified <- said
 		w.quiet.hurry()
 	})
 }
 
-// leave says the last word and ends the wait.
+// leave says the last word and ends the wait. How it went to tell the application is
+// known by then: the wait's end has ended that, too.
 func (w *waiter) leave(ctx context.Context) Result {
 	last := w.quiet.over()
 	ctx, cancel := context.WithTimeout(ctx, lastWord)
 	defer cancel()
+	if w.notified != nil {
+		select {
+		case n := <-w.notified:
+			w.unheard = &n
+		case <-ctx.Done():
+		}
+	}
 	// The pod ends whether anybody hears it or not.
 	if _, err := w.helper.ask(ctx, lifecycle.DrainRequest{
-		ElapsedSeconds: time.Since(w.start).Seconds(), Version: w.Version, Serves: w.Serves, Leaving: last,
+		ElapsedSeconds: time.Since(w.start).Seconds(), Version: w.Version, Serves: w.Serves, Leaving: last, Notified: w.unheard,
 	}); err != nil {
 		w.Logger.Info("the helper did not hear the last word", "err", err)
 	}
