@@ -109,20 +109,30 @@ func parse(args []string, getenv func(string) string) (command, error) {
 		if errors.Is(err, flag.ErrHelp) {
 			return c, errHelp
 		}
-		if err == nil {
-			break
-		}
-		// What comes after a flag that makes no sense counts all the same.
-		errs = append(errs, err)
+		// What comes after something that makes no sense counts all the same.
 		args = flags.Args()
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+			continue
+		case len(args) > 0:
+			errs = append(errs, unknownArgument(args[0]))
+			args = args[1:]
+			continue
+		}
+		break
 	}
 	if *version {
 		return c, errVersion
 	}
-	if flags.NArg() > 0 {
-		errs = append(errs, fmt.Errorf("unknown argument %q: there is only 'prestop', 'prestop sidecar' and 'prestop copy DIR', and flags", flags.Arg(0)))
-	}
 	return c, errors.Join(errs...)
+}
+
+func unknownArgument(a string) error {
+	if _, err := strconv.ParseBool(a); err == nil {
+		return fmt.Errorf("unknown argument %q: write --learn=%s, with no space", a, a)
+	}
+	return fmt.Errorf("unknown argument %q: there is only 'prestop', 'prestop sidecar' and 'prestop copy DIR', and flags", a)
 }
 
 // option is one flag and the variable of the same meaning.

@@ -52,6 +52,8 @@ func TestParse(t *testing.T) {
 		{"what comes after it stands", "--shell --grace 60s", env(), read{"", 60 * s, 15 * s}, "shell"},
 		{"two mistakes", "--grace soon --shell", env(), read{"", 30 * s, 15 * s}, "shell"},
 		{"an argument", "now", env(), read{"", 30 * s, 15 * s}, `"now"`},
+		{"what comes after it is read", "now --grace 60s", env(), read{"", 60 * s, 15 * s}, `"now"`},
+		{"and has its mistakes", "--learn false --grace nonsense", env(), read{"", 30 * s, 15 * s}, `write --learn=false, with no space` + "\n" + `--grace: "nonsense"`},
 		{"a bad node", "--node host:port", env("HOST_IP", "10.0.0.1"), read{"10.0.0.1", 30 * s, 15 * s}, "1 to 65535"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
