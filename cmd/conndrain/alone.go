@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/conndrain/conndrain/conntrack"
+	"github.com/conndrain/conndrain/conntrack/sockdiag"
 	"github.com/conndrain/conndrain/lifecycle/requests/looks"
 )
 
@@ -15,7 +17,9 @@ type alone struct {
 	// why there is nothing better.
 	why  error
 	eyes *looks.Eyes
-	end  func()
+	// scope says which handshakes count. The eyes know which connections do.
+	scope sockdiag.Scope
+	end   func()
 
 	mu       sync.Mutex
 	changes  chan struct{}
@@ -23,12 +27,14 @@ type alone struct {
 	sessions []conntrack.Session
 	// before are those of the look before, and when each was seen first.
 	before map[flowKey]time.Time
-	fault  error
+	// handshakes are those of the look before, and when each was seen first.
+	handshakes map[flowKey]time.Time
+	fault      error
 }
 
-// newAlone begins to watch by eyes that look already.
-func newAlone(eyes *looks.Eyes, why error) *alone {
-	a := &alone{why: why, eyes: eyes, changes: make(chan struct{}, 1)}
+// newAlone begins to watch a scope by eyes that look at it already.
+func newAlone(eyes *looks.Eyes, scope sockdiag.Scope, why error) *alone {
+	a := &alone{why: why, eyes: eyes, scope: scope, changes: make(chan struct{}, 1)}
 	a.end = eyes.Begin(a.look)
 	return a
 }
@@ -46,7 +52,7 @@ func (a *alone) look(s looks.Sight) {
 	now := make(map[flowKey]time.Time, len(s.Counted))
 	sessions := make([]conntrack.Session, 0, len(s.Counted))
 	c := conntrack.Counts{
-		Known: true, Open: len(s.Counted), Opening: len(s.Opening()),
+		Known: true, Open: len(s.Counted), Opening: a.opening(s),
 		Peak: max(a.counts.Peak, len(s.Counted)), New: a.counts.New, LastNew: a.counts.LastNew, Source: conntrack.FromSockets,
 	}
 	for i := range s.Counted {
@@ -77,6 +83,33 @@ func (a *alone) look(s looks.Sight) {
 		default:
 		}
 	}
+}
+
+// youngHandshake is how long a handshake counts. One that takes longer is of somebody
+// who does not answer: a scanner, or whoever forges addresses.
+const youngHandshake = 3 * time.Second
+
+// opening counts the handshakes of the scope that have only just begun.
+func (a *alone) opening(s looks.Sight) int {
+	now, young := make(map[flowKey]time.Time), 0
+	for _, k := range s.Opening() {
+		serves := slices.Contains(a.scope.Ports, k.Local.Port()) || len(a.scope.Ports) == 0 // somebody listens there
+		here := len(a.scope.Addresses) == 0 || slices.Contains(a.scope.Addresses, k.Local.Addr())
+		if !serves || !here || k.Peer.Addr().IsLoopback() || slices.Contains(s.Own, k.Peer.Addr()) {
+			continue
+		}
+		key := flowKey{conntrack.TCP, k.Peer, k.Local}
+		since, known := a.handshakes[key]
+		if !known {
+			since = s.At
+		}
+		now[key] = since
+		if s.At.Sub(since) < youngHandshake {
+			young++
+		}
+	}
+	a.handshakes = now
+	return young
 }
 
 // activeFor is how long ago the last packet of an active session was at the most.

@@ -12,13 +12,20 @@ import (
 	"github.com/conndrain/conndrain/lifecycle/requests/looks"
 )
 
-// doing says what connections are doing, by their client as the server sees it. It is
-// nil where the server's sockets are not here.
-type doing map[netip.AddrPort]requests.Class
+// doing says what connections are doing, by both of their ends as the server sees them;
+// by the client's alone where it has one connection only. It is nil where the server's
+// sockets are not here.
+type doing map[ends]requests.Class
+
+// ends are those of one connection.
+type ends struct{ client, server netip.AddrPort }
 
 // of is the word for a session, or empty where nothing is known of it.
 func (d doing) of(s *conntrack.Session) string {
-	class, known := d[s.Client]
+	class, known := d[ends{s.Client, s.Server}]
+	if !known {
+		class, known = d[ends{client: s.Client}]
+	}
 	if !known || s.Protocol != conntrack.TCP || s.Outbound {
 		return ""
 	}
@@ -37,9 +44,17 @@ func doingOf(s looks.Sight) doing {
 	if s.Blind() != "" {
 		return nil
 	}
-	d := make(doing, len(s.Counted))
+	d := make(doing, 2*len(s.Counted))
+	connections := make(map[netip.AddrPort]int, len(s.Counted))
 	for i := range s.Counted {
-		d[s.Counted[i].Peer] = s.Counted[i].Wide
+		c := &s.Counted[i]
+		d[ends{c.Peer, c.Local}], d[ends{client: c.Peer}] = c.Wide, c.Wide
+		connections[c.Peer]++
+	}
+	for client, n := range connections {
+		if n > 1 {
+			delete(d, ends{client: client})
+		}
 	}
 	return d
 }

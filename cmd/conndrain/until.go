@@ -18,10 +18,13 @@ import (
 type untilFlags struct {
 	until            lifecycle.Until
 	quiet, busyAfter time.Duration
+	// given says whether a flag was, whatever its value.
+	given func(name string) bool
 }
 
 func (f *untilFlags) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
+	f.given = fs.Changed
 	fs.Var(oneValue[lifecycle.Until]{&f.until, parseUntil, "WORD"}, "until",
 		"sessions: no session is left; requests, requests-strict: no HTTP/1.x request is in flight, seen from inside the server's network namespace")
 	durationVar(fs, &f.quiet, "quiet", lifecycle.DefaultQuiet, "with --until requests: a connection of which nobody can tell holds until it is silent for this long; 0s for ever")
@@ -44,6 +47,11 @@ func parseUntil(word string) (lifecycle.Until, error) {
 // whose: the server of this network namespace, whatever its addresses are.
 func (f *waitFlags) validateUntil() error {
 	if !f.until.OfRequests() {
+		for _, name := range []string{"quiet", "busy-after"} {
+			if f.given(name) {
+				return usagef("--%s means nothing without --until requests or requests-strict: add one of them, or leave it out", name)
+			}
+		}
 		return nil
 	}
 	t := &f.target
@@ -99,10 +107,18 @@ func (f *waitFlags) judge() *judge {
 	if f.until == lifecycle.UntilRequestsStrict {
 		j.rule = requests.ByStrict
 	}
-	scope := sockdiag.Scope{Ports: f.target.Ports}
-	if !f.everywhere {
-		scope.Addresses = f.target.Addresses
-	}
-	j.eyes = looks.NewEyes(looks.Looker{Scope: scope}, false)
+	j.eyes = looks.NewEyes(looks.Looker{Scope: f.scope()}, false)
 	return j
+}
+
+// scope says which sockets of this network namespace are the server's.
+func (f *waitFlags) scope() sockdiag.Scope {
+	s := sockdiag.Scope{Ports: f.target.Ports}
+	if f.everywhere {
+		return s
+	}
+	for _, a := range f.target.Addresses {
+		s.Addresses = append(s.Addresses, a.Unmap().WithZone(""))
+	}
+	return s
 }

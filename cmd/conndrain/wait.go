@@ -128,7 +128,7 @@ func runWait(cmd *cobra.Command, f *waitFlags) error {
 		w.open = opener(reader, withSockets)
 	}
 	if w.judge != nil {
-		w.open = orAlone(w.open, w.judge.eyes)
+		w.open = orAlone(w.open, w.judge.eyes, f.scope())
 	}
 	r, err := w.wait(cmd.Context())
 	defer w.close()

@@ -138,6 +138,9 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 			if a, ok := o.watch.(*alone); ok {
 				w.sockets = nil // it looks at them itself
 				w.say("source: sockets: this machine's own sockets decide alone: " + a.why.Error())
+				if len(a.scope.Ports) > 0 {
+					w.say(ownPorts)
+				}
 			}
 			changes = w.watch.Changes()
 		case report := <-w.sockets.reported():

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/conndrain/conndrain/conntrack"
-	"github.com/conndrain/conndrain/lifecycle/requests/looks"
 )
 
 // counter says how many sessions there are, again and again. Err is why that is
@@ -52,21 +50,6 @@ func opener(r *conntrack.Reader, t conntrack.Target) watchOpener {
 		w, err := r.Watch(ctx, t)
 		if err != nil {
 			return nil, err // not w, which would make a watch that is not nil
-		}
-		return w, nil
-	}
-}
-
-// orAlone opens a watch by sockets alone where connection tracking may not be read, or
-// tells nothing.
-func orAlone(open watchOpener, eyes *looks.Eyes) watchOpener {
-	return func(ctx context.Context) (watch, error) {
-		w, err := open(ctx)
-		switch {
-		case errors.Is(err, conntrack.ErrPermission), errors.Is(err, conntrack.ErrUnsupported), errors.Is(err, conntrack.ErrNotTracking):
-			return newAlone(eyes, err), nil
-		case err != nil:
-			return nil, err
 		}
 		return w, nil
 	}

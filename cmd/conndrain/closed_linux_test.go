@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/conndrain/conndrain/conntrack/netlab"
+)
+
+// owing is a lab whose pod owes a client an answer, on a port that it has, and then
+// listens no more if it is to stop.
+func owing(t *testing.T, lab *netlab.Lab, port uint16, stop bool) {
+	t.Helper()
+	l, err := lab.Pod.Listen(t.Context(), "tcp", fmt.Sprintf(":%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	c, err := lab.Client.Dial(t.Context(), "tcp", netip.AddrPortFrom(lab.PodAddr, 8080).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	served, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = served.Close() })
+	if _, err := fmt.Fprint(c, "GET /poll HTTP/1.1\r\nHost: pod\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := http.ReadRequest(bufio.NewReader(served)); err != nil {
+		t.Fatal(err)
+	}
+	if stop {
+		_ = l.Close()
+	}
+}
+
+// A server that ends in an orderly way closes its listener first. What it still owes
+// holds, because connection tracking knows of it.
+func TestWaitUntilRequestsAfterTheListener(t *testing.T) {
+	for _, rule := range []string{"requests", "requests-strict"} {
+		t.Run(rule, func(t *testing.T) {
+			t.Parallel()
+			lab := newLab(t, netlab.LabOptions{})
+			if err := lab.Pod.Track(); err != nil {
+				t.Fatal(err)
+			}
+			owing(t, lab, 8080, true)
+			p := start(t, lab.Pod, nil, "wait", "--until", rule, "--address", lab.PodAddr.String(), "--timeout", "5s", "--output", "json")
+			p.exit(t, 3)
+			if got := p.requests(t); got.Reason != "Expired" || got.Source != "conntrack" || !is(got.Open, 1) || !is(got.Cut, 1) {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// Behind a redirect the sockets have another port than the one that is asked for. With
+// the right to read connection tracking that is known; without it, it is said.
+func TestWaitUntilRequestsBehindARedirect(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t, netlab.LabOptions{})
+	if err := lab.Pod.Redirect(8080, 15006); err != nil {
+		t.Fatal(err)
+	}
+	owing(t, lab, 15006, false)
+	p := start(t, lab.Pod, nil, "wait", "--until", "requests", "--address", lab.PodAddr.String(), "--port", "8080", "--timeout", "5s", "--output", "json")
+	nobody := start(t, lab.Pod, asNobody, "wait", "--until", "requests", "--port", "8080", "--timeout", "5s")
+	named := start(t, lab.Pod, asNobody, "wait", "--until", "requests", "--port", "15006", "--timeout", "5s")
+	p.exit(t, 3)
+	if got := p.requests(t); got.Reason != "Expired" || !is(got.Open, 1) || !is(got.Cut, 1) {
+		t.Errorf("%+v", got)
+	}
+	nobody.exit(t, 2)
+	if !nobody.stderr.has("nobody listens on --port 8080") || nobody.stdout.String() != "" {
+		t.Error("it does not say that nobody listens there")
+	}
+	named.exit(t, 3)
+	if !strings.HasPrefix(named.stdout.String(), "tcp ") && !strings.Contains(named.stdout.String(), "Expired") || !named.stderr.has("--port is taken for") {
+		t.Error("it does not say which port it goes by")
+	}
+}

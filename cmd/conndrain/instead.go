@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/conndrain/conndrain/conntrack"
+	"github.com/conndrain/conndrain/conntrack/sockdiag"
+	"github.com/conndrain/conndrain/lifecycle/requests/looks"
+)
+
+// orAlone opens a watch by sockets alone where connection tracking may not be read, or
+// tells nothing. A port of the scope that these know nothing of is a usage error.
+func orAlone(open watchOpener, eyes *looks.Eyes, scope sockdiag.Scope) watchOpener {
+	return func(ctx context.Context) (watch, error) {
+		w, err := open(ctx)
+		switch {
+		case errors.Is(err, conntrack.ErrPermission), errors.Is(err, conntrack.ErrUnsupported), errors.Is(err, conntrack.ErrNotTracking):
+		case err != nil:
+			return nil, err
+		default:
+			return w, nil
+		}
+		if len(scope.Ports) > 0 {
+			if err := serves(eyes.Fresh(ctx), scope.Ports, err); err != nil {
+				return nil, err
+			}
+		}
+		return newAlone(eyes, scope, err), nil
+	}
+}
+
+// serves returns a usage error for a port on which nobody listens and nobody is
+// connected: that there is no session on it may be because another port is the
+// server's, to which a rule of this machine leads. A look that has failed tells
+// nothing. why is why connection tracking, which would know, does not tell.
+func serves(s looks.Sight, ports []uint16, why error) error {
+	if s.Err != nil {
+		return nil
+	}
+	for _, port := range ports {
+		if slices.Contains(s.Listened, port) || slices.ContainsFunc(s.Sockets, func(k sockdiag.Socket) bool { return k.Local.Port() == port }) {
+			continue
+		}
+		return usagef("nobody listens on --port %d here, and only connection tracking could tell where its connections are led: "+
+			"name the port on which the server itself listens, or leave --port out (%w)", port, why)
+	}
+	return nil
+}
+
+// ownPorts is what a person should know who named ports where sockets alone decide.
+const ownPorts = "--port is taken for the port of the server's own sockets: where a rule of this machine leads it to another one, " +
+	"as that of a service mesh does, leave --port out or name that one"
