@@ -37,7 +37,7 @@ func orAlone(open watchOpener, eyes *looks.Eyes, scope sockdiag.Scope) watchOpen
 // nothing. why is why connection tracking, which would know, does not tell.
 func serves(s looks.Sight, ports []uint16, why error) error {
 	if s.Err != nil {
-		return nil
+		return nil //nolint:nilerr // it is what is unknown, which holds
 	}
 	for _, port := range ports {
 		if slices.Contains(s.Listened, port) || slices.ContainsFunc(s.Sockets, func(k sockdiag.Socket) bool { return k.Local.Port() == port }) {
