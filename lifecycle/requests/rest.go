@@ -22,7 +22,7 @@ func (c *connection) rested(f *Figures, ch change, late bool, p *port) {
 		return
 	}
 	c.wentOn = false
-	if ch.ahead {
+	if ch.ahead && ch.out {
 		return // misses has noted what that means
 	}
 	t := turn{gained, c.last.DataReceived - c.base.DataReceived}
@@ -60,7 +60,8 @@ func (c *connection) resolve(f *Figures, at time.Time, p *port) {
 func (c *connection) shakesHands() bool { return c.turns == 0 && c.brought > 1 }
 
 // misses notes whether a part of a request has come before what belongs ahead of it.
-// It teaches nothing: nobody knows how much of the request has come.
+// That teaches nothing, unless some of it came in its place and nothing went out: then
+// it surely ended the rest, however much of it is still to come.
 func (c *connection) misses(f *Figures, ch change) {
 	switch {
 	case ch.in:
@@ -68,7 +69,7 @@ func (c *connection) misses(f *Figures, ch change) {
 	case ch.ahead:
 		c.missing = true
 	}
-	if ch.ahead && c.settled {
+	if ch.ahead && (ch.out || !ch.in) && c.settled {
 		c.based, c.sure, c.wentOn = false, false, false
 	}
 	switch {

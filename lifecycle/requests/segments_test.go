@@ -163,3 +163,12 @@ func TestALostBeginningThatNobodySawCome(t *testing.T) {
 		}
 	}
 }
+
+// An upload some of whose segments overtake others teaches as any other does.
+func TestSegmentsThatOvertakeOthers(t *testing.T) {
+	t.Parallel()
+	upload := []step{request(pause, 1000), {0, tooEarly(0).do}, request(40*ms, 9000), answer(10*ms, 300)}
+	if got := last(Strict, steps(repeat(6, upload...), []step{nothing(pause)})); got != Between {
+		t.Errorf("%s, want between", got)
+	}
+}
