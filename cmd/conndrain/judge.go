@@ -72,7 +72,9 @@ func (j *judge) look(s looks.Sight) {
 }
 
 // unseen counts the sessions that conntrack knows of and the look tells nothing of.
-func (j *judge) unseen(s looks.Sight) int { return j.peers.Missing(j.listed) + s.Uncounted(j.listed) }
+func (j *judge) unseen(s looks.Sight) int {
+	return j.peers.Missing(j.listed, nil) + s.Uncounted(j.listed)
+}
 
 // allow says whether nothing but requests holds, given the sessions that are known.
 func (j *judge) allow(allowed bool, sessions []conntrack.Session) {

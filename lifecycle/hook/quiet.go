@@ -72,7 +72,7 @@ func (q *quiet) look(s looks.Sight) {
 		return
 	}
 	permission := requests.Permission{Quiet: lifecycle.Seconds(p.QuietSeconds), BusyAfter: lifecycle.Seconds(p.BusyAfterSeconds)}
-	missing := q.peers.Missing(p.Requests) + q.peers.Missing(p.Strict) + s.Uncounted(p.Requests, p.Strict)
+	missing := q.peers.Missing(p.Requests, p.Ignored) + q.peers.Missing(p.Strict, p.Ignored) + s.Uncounted(p.Requests, p.Strict)
 	o := q.release.Look(s.At, &permission, stand(s, p), missing)
 	switch {
 	case o.Go:

@@ -132,6 +132,19 @@ func TestQuiet(t *testing.T) {
 		{"a client that the hook does not see", []beat{keepAlive}, func(p *permits) {
 			before(p, 20*second, func(a *lifecycle.DrainAnswer) { a.WhenQuiet.Requests.Add(netip.MustParseAddrPort(two)) })
 		}, drained(20*second, 20500*ms)},
+		{"an idle client that has no socket", []beat{keepAlive}, func(p *permits) {
+			all(p, func(a *lifecycle.DrainAnswer) {
+				a.WhenQuiet.Requests.Add(netip.MustParseAddrPort(two))
+				a.WhenQuiet.Ignored = lifecycle.PeerSet{netip.MustParseAddrPort(two): {}}
+			})
+		}, drained(400*ms, second)},
+		{"an idle client that asks again", []beat{keepAlive, {peer: two, period: time.Hour, work: 3 * second}}, func(p *permits) {
+			p.quiet = 100 * ms
+			all(p, func(a *lifecycle.DrainAnswer) {
+				a.WhenQuiet.Requests.Add(netip.MustParseAddrPort(two))
+				a.WhenQuiet.Ignored = lifecycle.PeerSet{netip.MustParseAddrPort(two): {}}
+			})
+		}, drained(3*second, 3500*ms)},
 		{"a client of the strict rule that the hook does not see", []beat{keepAlive}, func(p *permits) {
 			before(p, 20*second, func(a *lifecycle.DrainAnswer) {
 				a.WhenQuiet.Strict = lifecycle.PeerSet{netip.MustParseAddrPort(two): {}}

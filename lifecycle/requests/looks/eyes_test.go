@@ -250,22 +250,25 @@ func TestPeers(t *testing.T) {
 		at = at.Add(20 * ms)
 		p.Look(Sight{Look: l, Err: err})
 	}
+	const idle = "10.244.2.9:40004" // holds by its socket only
 	missing := func(want int, of ...string) {
 		t.Helper()
-		if got := p.Missing(set(of...)); got != want {
+		if got := p.Missing(set(of...), set(idle)); got != want {
 			t.Errorf("%d of %v are missing, want %d", got, of, want)
 		}
 	}
 	missing(1, one)
-	look(nil, one)
-	missing(0, one)
+	missing(0, idle)
+	look(nil, one, idle)
+	missing(0, one, idle)
 	missing(1, one, two) // never seen
 	look(nil)
 	missing(1, one) // one look can miss a socket
+	missing(1, idle)
 	look(errors.New("broken"))
 	missing(1, one) // and one that fails tells nothing
 	look(nil)
-	missing(0, one)
+	missing(0, one, idle)
 	look(nil, one)
 	look(nil)
 	missing(1, one) // again

@@ -57,11 +57,16 @@ func (p *Peers) Look(s Sight) {
 }
 
 // Missing counts those of the set that have no socket now and may live all the same:
-// because none was ever seen, or only the last look missed it.
-func (p *Peers) Missing(set lifecycle.PeerSet) int {
+// because none was ever seen, of one that is not ignored, or only the last look missed
+// it.
+func (p *Peers) Missing(set, ignored lifecycle.PeerSet) int {
 	n := 0
 	for peer := range set {
-		if last, known := p.seen[peer]; !known || last.look != p.looks && p.looks-last.look < vanished {
+		last, known := p.seen[peer]
+		if !known && ignored.Has(peer) {
+			continue
+		}
+		if !known || last.look != p.looks && p.looks-last.look < vanished {
 			n++
 		}
 	}
