@@ -119,6 +119,16 @@ func (s space) rule(kind, hook, priority string, rule ...string) {
 // Nothing of the pod is tracked: its sockets decide, and the node says so once.
 func testP14(t *testing.T, s space) {
 	h := s.hold(server{grace: 90}, 20*time.Second, func(pod corev1.Pod) {
+		// The connections that showed that its Service works: one whose end is not tracked any more stays in the table.
+		s.eventually("no session is left", func(ctx context.Context) error {
+			all, err := s.entries(ctx, "n1", "tcp", pod.Status.PodIP, portOf("http"))
+			for _, e := range all {
+				if !strings.Contains(string(e), "TIME_WAIT") && !strings.Contains(string(e), "CLOSE ") {
+					return fmt.Errorf("%s", e)
+				}
+			}
+			return err
+		})
 		s.rule("filter", "prerouting", "raw", "ip saddr "+pod.Status.PodIP+" notrack", "ip daddr "+pod.Status.PodIP+" notrack")
 	})
 	text := h.event(h.pod, "Draining", "for 1 session")
