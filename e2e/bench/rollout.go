@@ -247,6 +247,9 @@ func (b *bench) restart(ctx context.Context, namespace string, clients corev1.Po
 	return err
 }
 
+// routePatience is how long the clients' node may take to know of a new Service: until then it refuses.
+const routePatience = 30 * time.Second
+
 // to is the client with the address of its protocol's port.
 func to(host string, c traffic.Client) traffic.Client {
 	port := traffic.DefaultPorts.HTTP
@@ -257,5 +260,6 @@ func to(host string, c traffic.Client) traffic.Client {
 		port = traffic.DefaultPorts.TCP
 	}
 	c.Address = net.JoinHostPort(host, strconv.Itoa(port))
+	c.Patience = routePatience
 	return c
 }
