@@ -96,13 +96,7 @@ func (s space) nodePortOf(service *corev1.Service, node, protocol string) string
 	return ""
 }
 
-func clientArgs(c traffic.Client) []string {
-	return []string{
-		"client", "-protocol", c.Protocol, "-address", c.Address,
-		"-bytes", strconv.FormatInt(c.Transfer.Bytes, 10), "-duration", c.Transfer.Duration.String(),
-		"-count", strconv.Itoa(c.Count), "-concurrency", strconv.Itoa(max(1, c.Concurrency)), "-pause", c.Pause.String(),
-	}
-}
+func clientArgs(c traffic.Client) []string { return append([]string{"client"}, c.Args()...) }
 
 // portOf is where the server has a protocol.
 func portOf(protocol string) int {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
-	"strconv"
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,9 +48,7 @@ func (b *bench) startClient(ctx context.Context, pod corev1.Pod, c traffic.Clien
 	if err != nil {
 		return nil, err
 	}
-	o := &client{cmd: inside.network().Command(ctx, b.site.traffic, "client", "-protocol", c.Protocol, "-address", c.Address,
-		"-count", strconv.Itoa(c.Count), "-concurrency", strconv.Itoa(max(1, c.Concurrency)), "-bytes", strconv.FormatInt(c.Transfer.Bytes, 10),
-		"-duration", c.Transfer.Duration.String(), "-gap", c.Transfer.Gap.String(), "-spread", c.Spread.String(), "-pause", c.Pause.String())}
+	o := &client{cmd: inside.network().Command(ctx, b.site.traffic, append([]string{"client"}, c.Args()...)...)}
 	o.cmd.Stdout, o.cmd.Stderr = &o.stdout, &o.stderr
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := o.cmd.Start(); err != nil {

@@ -148,6 +148,9 @@ func (b *bench) restarts(ctx context.Context, p preStop, l load) (all []restart,
 		}
 		b.say("%d of %d streams cut, %d refused; %d of %d short requests failed; terminating %s", r.streams.Cut, r.streams.Started, r.streams.Refused,
 			r.beside.Cut+r.beside.Refused, r.beside.Started, times([]restart{r}, fate.terminating))
+		for _, text := range slices.Concat(r.streams.Errors, r.beside.Errors) {
+			b.say("%s", text)
+		}
 		all = append(all, r)
 	}
 	return all, nil

@@ -110,7 +110,7 @@ func (c Client) Run(ctx context.Context, stop <-chan struct{}) (Report, error) {
 	return all.r, nil
 }
 
-// connectEvery is how often a server that is not there yet is tried.
+// connectEvery is how often a worker tries a server that is not there.
 const connectEvery = 200 * time.Millisecond
 
 // awaitServer blocks until a connection could be made, for Patience at the most: a Service refuses until each node knows
@@ -157,8 +157,13 @@ func (c Client) work(ctx context.Context, stop <-chan struct{}, all *tally) {
 			return
 		}
 		n, err := c.one(ctx, s)
-		all.end(n, err, errors.As(err, new(dialError)))
-		pause.Reset(c.Pause)
+		refused := errors.As(err, new(dialError))
+		all.end(n, err, refused)
+		wait := c.Pause
+		if refused {
+			wait = max(wait, connectEvery)
+		}
+		pause.Reset(wait)
 	}
 }
 

@@ -11,9 +11,13 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	testpb "google.golang.org/grpc/interop/grpc_testing"
 )
+
+// connectTimeout is gRPC's own default.
+const connectTimeout = 20 * time.Second
 
 // grpcSession streams through gRPC's own interoperability service, which has a message for just that.
 type grpcSession struct {
@@ -34,6 +38,11 @@ func (s *grpcSession) connect() error {
 	}
 	conn, err := grpc.NewClient("passthrough:///"+s.address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		// Without it the calls of a second and more would fail for one connection that was refused.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: connectEvery, Multiplier: 1, MaxDelay: connectEvery},
+			MinConnectTimeout: connectTimeout,
+		}),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 			s.dialed.Store(err == nil)

@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -100,19 +99,9 @@ func server(args []string) error {
 
 func client(args []string) error {
 	fs := flag.NewFlagSet("traffic client", flag.ContinueOnError)
-	var c traffic.Client
+	c := traffic.Client{Protocol: "http", Count: 1, Transfer: traffic.Transfer{Bytes: 1 << 20}}
 	c.Defaults()
-	fs.StringVar(&c.Protocol, "protocol", "http", strings.Join(traffic.Protocols(), ", "))
-	fs.StringVar(&c.Address, "address", "", "host:port of the server")
-	fs.Int64Var(&c.Transfer.Bytes, "bytes", 1<<20, "bytes of a transfer")
-	fs.DurationVar(&c.Transfer.Duration, "duration", 0, "time that the server takes to send them")
-	fs.DurationVar(&c.Transfer.Gap, "gap", 0, "time between two parts of it (default 50ms)")
-	fs.IntVar(&c.Count, "count", 1, "transfers; 0: until SIGTERM")
-	fs.IntVar(&c.Concurrency, "concurrency", c.Concurrency, "transfers at the same time")
-	fs.DurationVar(&c.Pause, "pause", 0, "pause of each worker between two transfers")
-	fs.DurationVar(&c.Spread, "spread", 0, "each transfer takes up to this much longer, at random")
-	fs.DurationVar(&c.Stall, "stall", c.Stall, "give a transfer up after this long without a byte")
-	fs.DurationVar(&c.Patience, "patience", 0, "the server may take this long to be there")
+	c.Flags(fs)
 	if err := parse(fs, args); err != nil {
 		return err
 	}
