@@ -36,6 +36,8 @@ const (
 	BusyAfterAnnotation = AnnotationPrefix + "busy-after"
 	// NotifyAnnotation is how the application is told that the drain has begun.
 	NotifyAnnotation = AnnotationPrefix + "notify"
+	// NotifyAfterAnnotation is how long nothing new has to have come before it is told.
+	NotifyAfterAnnotation = AnnotationPrefix + "notify-after"
 )
 
 const (
@@ -55,7 +57,7 @@ type Settings struct {
 	Until     Untils
 	IdleAfter time.Duration
 	// These are nil where the pod does not say.
-	Settle, MinDelay, Reserve, Quiet, BusyAfter *time.Duration
+	Settle, MinDelay, Reserve, Quiet, BusyAfter, NotifyAfter *time.Duration
 	// Notify is nil where nobody is told.
 	Notify *Notify
 	// Ports are sorted and unique; none means that the pod does not say.
@@ -136,11 +138,13 @@ func (p *parser) parse(name, value string) {
 		s.BusyAfter, why = parseOptional(value)
 	case NotifyAnnotation:
 		s.Notify, why = p.notify(value)
+	case NotifyAfterAnnotation:
+		s.NotifyAfter, why = parseOptional(value)
 	case PortsAnnotation:
 		s.Ports, why = p.ports(value)
 	default:
 		unknown = true
-		why = "is not known here and is ignored: use until, quiet, busy-after, notify, idle-after, settle, min-delay, reserve or ports"
+		why = "is not known here and is ignored: use until, quiet, busy-after, notify, notify-after, idle-after, settle, min-delay, reserve or ports"
 	}
 	if why != "" {
 		p.malformed = append(p.malformed, Malformed{name, value, why, unknown})

@@ -29,9 +29,9 @@ func TestParseAnnotations(t *testing.T) {
 		}},
 		{"of requests", map[string]string{
 			"conndrain.io/until": "requests", "conndrain.io/quiet": "90s", "conndrain.io/busy-after": "0s",
-			"conndrain.io/notify": "http://:8080/-/quiesce?why=drain",
+			"conndrain.io/notify": "http://:8080/-/quiesce?why=drain", "conndrain.io/notify-after": "7s",
 		}, Settings{
-			Until: Untils{Rest: UntilRequests}, Quiet: length(90), BusyAfter: length(0),
+			Until: Untils{Rest: UntilRequests}, Quiet: length(90), BusyAfter: length(0), NotifyAfter: length(7),
 			Notify: &Notify{Method: "POST", Scheme: "http", Port: 8080, Path: "/-/quiesce?why=drain"},
 		}},
 		{"of single ports", map[string]string{"conndrain.io/until": "http=requests, 9000 = sessions,grpc=withdrawn,requests-strict"},
@@ -67,6 +67,7 @@ func TestMalformedAnnotations(t *testing.T) {
 		{"until", strings.Repeat("8080=requests,", 70), "up to 64"},
 		{"quiet", "long", "not a duration"},
 		{"busy-after", "-1s", "negative"},
+		{"notify-after", "soon", "not a duration"},
 		{"notify", "", "neither a URL of http or https nor a signal"},
 		{"notify", "SIGKILL", "none of the signals SIGHUP"},
 		{"notify", "sigusr1", "neither a URL"},

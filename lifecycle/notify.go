@@ -5,7 +5,26 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
+
+// DefaultNotifyAfter is how long nothing new has to have come before the application
+// is told, if the quiet time is twice as long. A server that stops listening when it is
+// told refuses who comes then, and not each node and proxy knows of the withdrawal at
+// once.
+const DefaultNotifyAfter = 3 * time.Second
+
+// NotifyAt is when the application is told that the drain has begun: so long after
+// the withdrawal and after the latest new session. That goes on for as long as the quiet
+// time at the most: some clients do not go by what routes. nil is the default.
+func (o Observation) NotifyAt(after *time.Duration) time.Time {
+	wait := min(DefaultNotifyAfter, o.Policy.Settle/2)
+	if after != nil {
+		wait = *after
+	}
+	withdrawn := o.withdrawnAt()
+	return earlier(later(withdrawn, o.LastNew).Add(wait), withdrawn.Add(max(wait, o.Policy.Settle)))
+}
 
 // notifySignals are those that an application may be told by. The kernel sends none
 // of them to the first process of a container that does not handle it.

@@ -104,11 +104,13 @@ func (n *notice) answered(c *caller, mark string, order bool, now time.Time) {
 	n.told[mark] = hook
 }
 
-// order makes the notice due, as soon as the pod is sent nothing new, and says what
-// stands in its way.
-func (v *vigil) order(d lifecycle.Decision, now time.Time) {
+// order makes the notice due, once the pod has been sent nothing new for a while, and
+// says what stands in its way.
+func (v *vigil) order(d lifecycle.Decision, o lifecycle.Observation, now time.Time) {
 	held := d.Phase == lifecycle.Draining || d.Phase == lifecycle.Settling
-	what := v.settingsNow().Notify
+	settings := v.settingsNow()
+	what := settings.Notify
+	v.orderAt = time.Time{}
 	if !v.orderedAt.IsZero() {
 		v.sayUnsent(d, now)
 		return
@@ -118,6 +120,10 @@ func (v *vigil) order(d lifecycle.Decision, now time.Time) {
 		v.refuse(v.current(), what, "the pod was released as soon as it was sent nothing new, or before")
 	}
 	if !held || what == nil {
+		return
+	}
+	if at := o.NotifyAt(settings.NotifyAfter); now.Before(at) {
+		v.orderAt = at
 		return
 	}
 	v.orderedAt = now

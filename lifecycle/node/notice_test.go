@@ -98,7 +98,7 @@ func TestAwaitResult(t *testing.T) {
 				v.drainer = &drainer{events: events{recorder}}
 				v.settings.Notify = &lifecycle.Notify{Method: "POST", Scheme: "http", Port: 8080, Path: "/"}
 				if tc.order {
-					v.order(lifecycle.Decision{Phase: lifecycle.Draining}, time.Now())
+					v.order(lifecycle.Decision{Phase: lifecycle.Draining}, lifecycle.Observation{}, time.Now())
 					v.answerTo(&caller{can: []string{lifecycle.CanRequest}, looks: true, mark: "1", had: time.Now()}, time.Now())
 				}
 				v.become(state{phase: lifecycle.Released, reason: lifecycle.Drained})
@@ -187,7 +187,7 @@ func TestOrder(t *testing.T) {
 				if tc.before != nil {
 					tc.before(v)
 				}
-				v.order(tc.first, time.Now())
+				v.order(tc.first, lifecycle.Observation{}, time.Now())
 				if due := v.notice.what != nil; due != tc.due {
 					t.Errorf("it is due: %t", due)
 				}
@@ -196,7 +196,7 @@ func TestOrder(t *testing.T) {
 				}
 				<-time.After(tc.after)
 				for range 3 {
-					v.order(tc.last, time.Now())
+					v.order(tc.last, lifecycle.Observation{}, time.Now())
 				}
 				close(recorder.Events)
 				var said []string
@@ -212,4 +212,31 @@ func TestOrder(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While something new may come nobody is told, and the drain looks up again when that is over.
+func TestOrderWaitsForNothingNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVigil()
+		v.drainer = &drainer{events: events{record.NewFakeRecorder(10)}}
+		v.settings.Notify = &lifecycle.Notify{Method: "POST", Scheme: "http", Port: 8080, Path: "/"}
+		began := time.Now()
+		o := lifecycle.Observation{WithdrawnAt: began, LastNew: began, Policy: lifecycle.Policy{Settle: time.Hour}}
+		draining := lifecycle.Decision{Phase: lifecycle.Draining, Next: began.Add(time.Hour)}
+		for {
+			now := time.Now()
+			v.order(draining, o, now)
+			if v.notice.what != nil {
+				break
+			}
+			rest := v.rest(draining.Next, now)
+			if rest <= 0 {
+				t.Fatal("it does not rest")
+			}
+			<-time.After(rest)
+		}
+		if took := time.Since(began); took != lifecycle.DefaultNotifyAfter {
+			t.Errorf("told after %s, want %s", took, lifecycle.DefaultNotifyAfter)
+		}
+	})
 }

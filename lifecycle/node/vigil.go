@@ -49,8 +49,9 @@ type vigil struct {
 	renewAt time.Time // when other clients have to be in the permission
 	endedBy *lifecycle.Leaving
 	saving  saving
-	// orderedAt is when the application was to be told, unsent set once it is said that
-	// it was not, or need not be.
+	// orderAt is when the application will have to be told if nothing new comes, orderedAt
+	// when it had to be, unsent set once it is said that it was not, or need not be.
+	orderAt   time.Time
 	orderedAt time.Time
 	unsent    bool
 	said      bool // by an Event, that the pod waits
@@ -116,7 +117,7 @@ func (v *vigil) run(ctx context.Context) {
 		}
 		decision = v.ended(decision)
 		v.permit(decision, now)
-		v.order(decision, now)
+		v.order(decision, o, now)
 		v.conclude(decision, o, counts, now)
 		if decision.Phase == lifecycle.Released {
 			return
@@ -173,7 +174,7 @@ func pauseAfter(took time.Duration) time.Duration {
 // rest is how long nothing has to be done unless something happens.
 func (v *vigil) rest(next, now time.Time) time.Duration {
 	rest := min(next.Sub(now), lookEvery)
-	for _, due := range []time.Time{v.looks.next, v.apart.due, v.renewAt} {
+	for _, due := range []time.Time{v.looks.next, v.apart.due, v.renewAt, v.orderAt} {
 		if !due.IsZero() {
 			rest = min(rest, due.Sub(now))
 		}
