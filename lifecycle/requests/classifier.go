@@ -51,6 +51,9 @@ type connection struct {
 	// looks are the same. settled is set if it rests after an answer or a part of one,
 	// accepted if that was judged Between.
 	resting, settled, accepted bool
+	// unresolved is set while it rests in a turn whose order could not be told, guessed if
+	// it rests because that turn is one that the port is known to have.
+	unresolved, guessed bool
 	// trusted is set if it was Between by answers that surely were complete.
 	trusted bool
 	// base is where the last complete answer ended; based is false before the first.
@@ -73,6 +76,7 @@ type history struct {
 	ports       map[uint16]*port
 	connections map[key]*connection
 	looks       uint64
+	at          time.Time // of the last one
 }
 
 func newHistory(rule Rule) history {
@@ -82,17 +86,20 @@ func newHistory(rule Rule) history {
 // look takes in one look at all connections, and tells of each in its order.
 func (h *history) look(at time.Time, all []Figures, tell func(i int, c *connection, p *port, class Class)) {
 	h.looks++
+	closely := !h.at.IsZero() && at.Sub(h.at) <= closely
+	h.at = at
 	for i := range all {
 		f := &all[i]
 		p := h.ports[f.Local.Port()]
 		if p == nil {
-			p = newPort()
+			p = newPort(h.rule)
 			h.ports[f.Local.Port()] = p
 		}
 		k := key{f.Local, f.Peer}
 		kept := h.connections[k]
-		if kept == nil || !f.follows(&kept.last) {
-			kept = begin(f, at)
+		untold := kept != nil && kept.seen.IsZero()
+		if kept == nil || f.Known && untold || !f.follows(&kept.last) {
+			kept = begin(f, at, closely && !untold)
 			h.connections[k] = kept
 		}
 		kept.lookedAt = h.looks
@@ -112,13 +119,13 @@ func (h *history) look(at time.Time, all []Figures, tell func(i int, c *connecti
 	}
 }
 
-// begin keeps a connection from its first look on. One that has not spoken yet is
-// known from its beginning; of another one the first complete turn is the start.
-func begin(f *Figures, at time.Time) *connection {
+// begin keeps a connection from its first look on. One that has not spoken yet, or that
+// was not there a moment ago, is known from its beginning; of another one the first
+// complete turn is the start.
+func begin(f *Figures, at time.Time, fresh bool) *connection {
 	c := &connection{moved: at, missing: f.Known && !f.heard() && f.OutOfOrder > 0}
-	if f.Known && f.Received == 0 && f.Written == 0 {
-		c.based, c.sure = true, true
-		c.base = *f
+	if f.Known && (fresh || f.Received == 0 && f.Written == 0) {
+		c.based, c.sure = true, true // at no bytes
 	}
 	return c
 }
@@ -135,8 +142,11 @@ func (c *connection) take(f *Figures, at time.Time, p *port) {
 	c.unwatched = c.unwatched || late
 	c.doubt.open = c.doubt.open && !ch.moved()
 	// What a server sends with its FIN, such as TLS's goodbye, ends no pause.
-	if ch.moved() && c.settled && (ch.in || f.Established) {
+	switch {
+	case ch.moved() && c.settled && (ch.in || f.Established):
 		c.rested(f, ch, late, p)
+	case ch.in && !ch.out && c.unresolved:
+		c.base, c.based, c.sure = c.last, !p.paused, false
 	}
 	c.misses(f, ch)
 	c.order = c.decideOrder(f, ch, at, p)
@@ -157,13 +167,17 @@ func (c *connection) take(f *Figures, at time.Time, p *port) {
 	c.resting = still && c.order == answered && f.rests()
 	c.settled = c.resting && !c.interim(f) && !c.unclear
 	c.trusted = c.trusted && c.settled
+	c.unresolved = p.rule == Wide && still && c.ambiguous && f.rests() && !c.interim(f) && !c.unclear
 	p.interim = p.interim || c.resting && c.interim(f)
 	c.last, c.seen = *f, at
 }
 
 // gained is what came since the last complete answer.
-func (c *connection) gained() pair {
-	return pair{c.last.Received - c.base.Received, c.last.Written - c.base.Written}
+func (c *connection) gained() pair { return c.turnTo(&c.last).pair }
+
+// turnTo is what came since the last complete answer up to these figures.
+func (c *connection) turnTo(f *Figures) turn {
+	return turn{pair{f.Received - c.base.Received, f.Written - c.base.Written}, f.DataReceived - c.base.DataReceived}
 }
 
 // interim says that what was sent since the last request is less than an answer.

@@ -221,7 +221,7 @@ func TestConnectionsComeAndGo(t *testing.T) {
 // A port whose places are all worth keeping is not gone through for each new one.
 func TestForgettingIsBounded(t *testing.T) {
 	t.Parallel()
-	p := newPort()
+	p := newPort(Wide)
 	for i := range uint64(maxPairs) {
 		p.of(pair{i, i}).complete = 2
 	}
@@ -243,7 +243,7 @@ func TestForgettingIsBounded(t *testing.T) {
 // What is kept of a port is bounded, and never what would make it believe more.
 func TestLearningIsBounded(t *testing.T) {
 	t.Parallel()
-	p := newPort()
+	p := newPort(Wide)
 	for i := range uint64(3 * maxPairs) {
 		p.ended(turn{pair{i, i}, 1}, basis{true, true}, true)
 	}

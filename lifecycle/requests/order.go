@@ -24,6 +24,7 @@ const (
 // decideOrder takes in the figures of a look, of which ch has changed since the
 // look before, and says which came last.
 func (c *connection) decideOrder(f *Figures, ch change, at time.Time, p *port) order {
+	c.guessed = c.guessed && !ch.moved()
 	switch {
 	case c.missing:
 		return owing // the client has sent all of it
@@ -51,6 +52,9 @@ func (c *connection) decideOrder(f *Figures, ch change, at time.Time, p *port) o
 		c.pureBefore = c.last.Pure
 		// A request acknowledges all output before it.
 		if f.onItsWay() || c.turnIsPlain(ch, p) {
+			return answered
+		}
+		if c.guessed = !ch.retransmitted && c.turnIsLikely(f, p); c.guessed {
 			return answered
 		}
 		c.ambiguous = true
@@ -84,4 +88,12 @@ func (c *connection) turnIsPlain(ch change, p *port) bool {
 		return true
 	}
 	return ch.segments == 1 && c.turns > 0 && (c.accepted || !p.paused && p.certain >= enough)
+}
+
+// turnIsLikely says that all that has come and gone since the last complete answer is one
+// request and its answer, as the port is known to have them. The end of a shorter
+// request's answer and another request can add up to the same bytes in as many segments:
+// the strict rule does not go by it, nor does any once an answer has paused.
+func (c *connection) turnIsLikely(f *Figures, p *port) bool {
+	return p.rule == Wide && !p.paused && c.based && p.likely[c.turnTo(f)] >= p.needs()
 }

@@ -29,10 +29,13 @@ type seen struct {
 	complete, certain, strict int
 }
 
-// port is what was learned of one served port.
+// port is what was learned of one served port, and under which rule.
 type port struct {
+	rule  Rule
 	pairs map[pair]*seen
-	turns map[turn]int
+	// turns counts those of which all is certain, likely those of which it may not be
+	// certain where they began.
+	turns, likely map[turn]int
 	// paused is set for good once an answer went on after a rest, unpaused counts the
 	// turns since the last time, and certain those turns of which it is certain that
 	// the answer did not go on before the next request.
@@ -46,7 +49,9 @@ type port struct {
 	full int
 }
 
-func newPort() *port { return &port{pairs: make(map[pair]*seen), turns: make(map[turn]int)} }
+func newPort(rule Rule) *port {
+	return &port{rule: rule, pairs: make(map[pair]*seen), turns: make(map[turn]int), likely: make(map[turn]int)}
+}
 
 // wentOn notes that the server went on after a rest: surely within an answer, or
 // perhaps before the first one.
@@ -79,12 +84,16 @@ func (p *port) surely(t turn, from basis) {
 		return
 	}
 	s.certain++
-	if !from.sure {
-		return
+	count(p.likely, t)
+	if from.sure {
+		s.strict++
+		count(p.turns, t)
 	}
-	s.strict++
-	if _, known := p.turns[t]; known || len(p.turns) < maxPairs {
-		p.turns[t]++
+}
+
+func count(turns map[turn]int, t turn) {
+	if _, known := turns[t]; known || len(turns) < maxPairs {
+		turns[t]++
 	}
 }
 

@@ -25,22 +25,22 @@ func (c *connection) rested(f *Figures, ch change, late bool, p *port) {
 	if ch.ahead && ch.out {
 		return // misses has noted what that means
 	}
-	t := turn{gained, c.last.DataReceived - c.base.DataReceived}
+	t := c.turnTo(&c.last)
 	// Where both moved, the answer can have gone on before the request came. But a
-	// request acknowledges all output before it.
-	certain := !ch.out || !ch.acknowledged || ch.sent == 1 && (f.SinceReceived > f.SinceSent || f.onItsWay())
+	// request acknowledges all output before it. A guess teaches no order.
+	certain := !c.guessed && (!ch.out || !ch.acknowledged || ch.sent == 1 && (f.SinceReceived > f.SinceSent || f.onItsWay()))
 	was := basis{c.based, c.sure}
 	p.ended(t, was, !c.unwatched)
-	if certain {
-		p.surely(t, was)
-	}
-	c.doubt = doubt{open: !certain && ch.sent == 1, turn: t, basis: was}
 	if c.based {
 		c.turns++
 	}
 	c.base = c.last
+	if certain {
+		p.surely(t, was)
+	}
+	c.doubt = doubt{open: !certain && !c.guessed && ch.sent == 1, turn: t, basis: was}
 	in := ch.out && f.SinceReceived < f.SinceSent // came last, and perhaps alone
-	c.sure = certain || c.trusted && !in
+	c.sure = certain || c.trusted && !in && !c.guessed
 	c.based = c.sure || !in && (c.accepted || !p.paused && !late)
 }
 

@@ -141,7 +141,7 @@ func figuresOf(l sockdiag.Look, ports map[uint16]*running) map[*running][]reques
 	all := make(map[*running][]requests.Figures, len(ports))
 	for i, s := range l.Sockets {
 		r := ports[s.Local.Port()]
-		if r == nil || s.Peer.Addr().IsLoopback() {
+		if r == nil || s.Peer.Addr().IsLoopback() || !s.Live() {
 			continue
 		}
 		all[r] = append(all[r], looks.Figures(s, l.Traffic[i]))
