@@ -2,9 +2,12 @@ package sockdiag
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"sync"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -33,24 +36,92 @@ func dump(ctx context.Context, family uint8, traffic bool, add func(answer)) (er
 	if err != nil {
 		return fmt.Errorf("ask: %w", err)
 	}
-	for m, err := range c.ReceiveIter() {
-		switch {
-		case errors.Is(err, unix.ENOENT):
-			return fmt.Errorf("the kernel has no tcp_diag, load it with modprobe tcp_diag: %w", errors.ErrUnsupported)
-		case err != nil:
-			return err
-		case m.Header.Flags&netlink.DumpInterrupted != 0:
-			return errInterrupted
-		case m.Header.Type != unix.SOCK_DIAG_BY_FAMILY || m.Header.Flags&netlink.Multi == 0:
-			return fmt.Errorf("unexpected answer of type %d, flags %#x", m.Header.Type, uint16(m.Header.Flags))
-		}
-		a, err := decodeAnswer(m.Data, traffic)
+	buf := buffers.Get().(*[readSize]byte)
+	defer buffers.Put(buf)
+	for {
+		n, err := read(c, buf[:])
 		if err != nil {
-			return fmt.Errorf("decode: %w", err)
+			return err
+		}
+		done, err := datagram(buf[:n], traffic, add)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// buffers are read into, each by one dump at a time: what a socket of netlink offers is
+// copied for each datagram, four megabytes for ten thousand sockets.
+var buffers = sync.Pool{New: func() any { return new([readSize]byte) }}
+
+// read blocks until there is a datagram, or a deadline passes.
+func read(c *netlink.Conn, buf []byte) (n int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cause error
+	err = raw.Read(func(fd uintptr) bool {
+		for {
+			if n, cause = unix.Read(int(fd), buf); !errors.Is(cause, unix.EINTR) {
+				return !errors.Is(cause, unix.EAGAIN)
+			}
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, os.NewSyscallError("read", cause)
+}
+
+// datagram takes in the answers of one datagram, and says whether it ends the dump.
+func datagram(b []byte, traffic bool, add func(answer)) (done bool, err error) {
+	if len(b) == 0 {
+		return false, fmt.Errorf("empty datagram: %w", errShort)
+	}
+	for len(b) >= unix.NLMSG_HDRLEN {
+		length := int(binary.NativeEndian.Uint32(b))
+		if length < unix.NLMSG_HDRLEN || length > len(b) {
+			return false, fmt.Errorf("netlink message of %d bytes in %d: %w", length, len(b), errShort)
+		}
+		kind, flags := binary.NativeEndian.Uint16(b[4:]), netlink.HeaderFlags(binary.NativeEndian.Uint16(b[6:]))
+		payload := b[unix.NLMSG_HDRLEN:length]
+		switch {
+		case flags&netlink.DumpInterrupted != 0:
+			return false, errInterrupted
+		case kind == unix.NLMSG_DONE || kind == unix.NLMSG_ERROR:
+			return true, errorOf(payload)
+		case kind != unix.SOCK_DIAG_BY_FAMILY || flags&netlink.Multi == 0:
+			return false, fmt.Errorf("unexpected answer of type %d, flags %#x", kind, uint16(flags))
+		}
+		a, err := decodeAnswer(payload, traffic)
+		if err != nil {
+			return false, fmt.Errorf("decode: %w", err)
 		}
 		add(a)
+		b = b[min((length+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1), len(b)):]
 	}
-	return nil
+	if len(b) != 0 {
+		return false, fmt.Errorf("%d bytes after the last netlink message: %w", len(b), errShort)
+	}
+	return false, nil
+}
+
+// errorOf is what the last message of a dump, or the only one of one that was refused,
+// says: a negative error number, 0 for none.
+func errorOf(payload []byte) error {
+	if len(payload) < 4 {
+		return fmt.Errorf("error message of %d bytes: %w", len(payload), errShort)
+	}
+	no := -int32(binary.NativeEndian.Uint32(payload))
+	switch err := unix.Errno(no); {
+	case no == 0:
+		return nil
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("the kernel has no tcp_diag, load it with modprobe tcp_diag: %w", errors.ErrUnsupported)
+	default:
+		return err
+	}
 }
 
 func retriable(err error) bool {
