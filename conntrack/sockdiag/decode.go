@@ -22,7 +22,9 @@ const (
 	messageSize = 72
 )
 
-// The kernel's address families, which have other numbers on other systems.
+// The kernel's address families, which have other numbers on other systems. Both are
+// asked for, because a dual-stack listener's connections are IPv6 sockets even where
+// the peer speaks IPv4.
 const (
 	familyIPv4 = 2
 	familyIPv6 = 10
@@ -95,13 +97,34 @@ func encodeRequest(family uint8, traffic bool, states ...State) []byte {
 	b := make([]byte, requestSize)
 	b[familyAt] = family
 	b[protocolAt] = tcp
-	if traffic {
-		b[extensionAt] = 1 << (attributeInfo - 1)
-	}
-	var mask uint32
-	for _, s := range states {
-		mask |= 1 << s
-	}
-	binary.NativeEndian.PutUint32(b[statesAt:], mask)
+	b[extensionAt] = extensions(traffic)
+	binary.NativeEndian.PutUint32(b[statesAt:], mask(states))
 	return b
+}
+
+// encodeOlder returns struct inet_diag_req, which asks for the same of all families.
+func encodeOlder(traffic bool, states ...State) []byte {
+	const (
+		extensionAt = 3
+		statesAt    = 52
+		requestSize = 60
+	)
+	b := make([]byte, requestSize)
+	b[extensionAt] = extensions(traffic)
+	binary.NativeEndian.PutUint32(b[statesAt:], mask(states))
+	return b
+}
+
+func extensions(traffic bool) uint8 {
+	if traffic {
+		return 1 << (attributeInfo - 1)
+	}
+	return 0
+}
+
+func mask(states []State) (all uint32) {
+	for _, s := range states {
+		all |= 1 << s
+	}
+	return all
 }

@@ -8,15 +8,58 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// dump is the kernel's own, over NETLINK_SOCK_DIAG. Each call has a socket of its
+// kindOlder is TCPDIAG_GETSOCK, the question of before Linux 3.3.
+const kindOlder = 18
+
+// askFunc asks one question of a kind, and calls add for each answer to it.
+type askFunc func(ctx context.Context, kind netlink.HeaderType, request []byte, traffic bool, add func(answer)) error
+
+// dumper asks a kernel. apart is set once that has refused the older question and not
+// the present one. It is safe for concurrent use.
+type dumper struct {
+	ask   askFunc
+	apart atomic.Bool
+}
+
+var ofKernel = &dumper{ask: ask}
+
+func dump(ctx context.Context, traffic bool, add func(answer)) error {
+	return ofKernel.dump(ctx, traffic, add)
+}
+
+// dump is the kernel's own, over NETLINK_SOCK_DIAG. The present question is for one
+// address family: its two walks over the kernel's table of all connections are most of
+// what a look at few sockets costs. The older one needs one walk for both.
+func (d *dumper) dump(ctx context.Context, traffic bool, add func(answer)) error {
+	if !d.apart.Load() {
+		some := false
+		err := d.ask(ctx, kindOlder, encodeOlder(traffic, states...), traffic, func(a answer) {
+			some = true
+			add(a)
+		})
+		if some || !isBarred(err) {
+			return err
+		}
+	}
+	for _, family := range []uint8{familyIPv4, familyIPv6} {
+		if err := d.ask(ctx, unix.SOCK_DIAG_BY_FAMILY, encodeRequest(family, traffic, states...), traffic, add); err != nil {
+			return err
+		}
+	}
+	d.apart.Store(true)
+	return nil
+}
+
+// ask asks one question and takes in the answers to it. Each call has a socket of its
 // own, so that nothing of a broken dump reaches the next one.
-func dump(ctx context.Context, family uint8, traffic bool, add func(answer)) (err error) {
+func ask(ctx context.Context, kind netlink.HeaderType, request []byte, traffic bool, add func(answer)) (err error) {
 	c, err := netlink.Dial(unix.NETLINK_SOCK_DIAG, &netlink.Config{MessageBufferSize: readSize})
 	if err != nil {
 		return fmt.Errorf("open a socket: %w", err)
@@ -28,10 +71,10 @@ func dump(ctx context.Context, family uint8, traffic bool, add func(answer)) (er
 
 	_, err = c.Send(netlink.Message{
 		Header: netlink.Header{
-			Type:  unix.SOCK_DIAG_BY_FAMILY,
+			Type:  kind,
 			Flags: netlink.Request | netlink.Dump,
 		},
-		Data: encodeRequest(family, traffic, states...),
+		Data: request,
 	})
 	if err != nil {
 		return fmt.Errorf("ask: %w", err)
@@ -43,7 +86,7 @@ func dump(ctx context.Context, family uint8, traffic bool, add func(answer)) (er
 		if err != nil {
 			return err
 		}
-		done, err := datagram(buf[:n], traffic, add)
+		done, err := datagram(buf[:n], kind, traffic, add)
 		if done || err != nil {
 			return err
 		}
@@ -74,8 +117,9 @@ func read(c *netlink.Conn, buf []byte) (n int, err error) {
 	return n, os.NewSyscallError("read", cause)
 }
 
-// datagram takes in the answers of one datagram, and says whether it ends the dump.
-func datagram(b []byte, traffic bool, add func(answer)) (done bool, err error) {
+// datagram takes in the answers of one datagram to a question of this kind, and says
+// whether it ends the dump.
+func datagram(b []byte, asked netlink.HeaderType, traffic bool, add func(answer)) (done bool, err error) {
 	if len(b) == 0 {
 		return false, fmt.Errorf("empty datagram: %w", errShort)
 	}
@@ -84,15 +128,15 @@ func datagram(b []byte, traffic bool, add func(answer)) (done bool, err error) {
 		if length < unix.NLMSG_HDRLEN || length > len(b) {
 			return false, fmt.Errorf("netlink message of %d bytes in %d: %w", length, len(b), errShort)
 		}
-		kind, flags := binary.NativeEndian.Uint16(b[4:]), netlink.HeaderFlags(binary.NativeEndian.Uint16(b[6:]))
+		kind, flags := netlink.HeaderType(binary.NativeEndian.Uint16(b[4:])), netlink.HeaderFlags(binary.NativeEndian.Uint16(b[6:]))
 		payload := b[unix.NLMSG_HDRLEN:length]
 		switch {
 		case flags&netlink.DumpInterrupted != 0:
 			return false, errInterrupted
-		case kind == unix.NLMSG_DONE || kind == unix.NLMSG_ERROR:
+		case kind == netlink.Done || kind == netlink.Error:
 			return true, errorOf(payload)
-		case kind != unix.SOCK_DIAG_BY_FAMILY || flags&netlink.Multi == 0:
-			return false, fmt.Errorf("unexpected answer of type %d, flags %#x", kind, uint16(flags))
+		case kind != asked || flags&netlink.Multi == 0:
+			return false, fmt.Errorf("unexpected answer of type %d, flags %#x", uint16(kind), uint16(flags))
 		}
 		a, err := decodeAnswer(payload, traffic)
 		if err != nil {

@@ -1,8 +1,10 @@
 package sockdiag
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,7 +72,7 @@ func TestDatagram(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			added := 0
-			done, err := datagram(tc.b, true, func(answer) { added++ })
+			done, err := datagram(tc.b, unix.SOCK_DIAG_BY_FAMILY, true, func(answer) { added++ })
 			if added != tc.added || done != tc.done {
 				t.Errorf("%d sockets, done %t, want %d, %t", added, done, tc.added, tc.done)
 			}
@@ -91,9 +93,50 @@ func FuzzDatagram(f *testing.F) {
 	f.Add(told(unix.NLMSG_DONE, netlink.Multi, number(0)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		added := 0
-		_, _ = datagram(b, true, func(answer) { added++ })
+		_, _ = datagram(b, unix.SOCK_DIAG_BY_FAMILY, true, func(answer) { added++ })
 		if most := len(b) / (unix.NLMSG_HDRLEN + messageSize); added > most {
 			t.Errorf("%d sockets in %d bytes", added, len(b))
 		}
 	})
+}
+
+// A kernel that refuses the older question is asked for each family, and then at once.
+func TestDumpWithoutTheOlderQuestion(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name           string
+		older, present error
+		some           bool // of the older question, before its error
+		want           error
+		kinds          []netlink.HeaderType // of two dumps
+	}{
+		{name: "it knows both", kinds: []netlink.HeaderType{kindOlder, kindOlder}},
+		{name: "it refuses the older", older: unix.EINVAL, kinds: []netlink.HeaderType{kindOlder, 20, 20, 20, 20}},
+		{name: "it refuses both", older: unix.EPERM, present: unix.EPERM, want: unix.EPERM, kinds: []netlink.HeaderType{kindOlder, 20, kindOlder, 20}},
+		{name: "the older breaks off", older: unix.EINVAL, some: true, want: unix.EINVAL, kinds: []netlink.HeaderType{kindOlder, kindOlder}},
+		{name: "the older is interrupted", older: errInterrupted, want: errInterrupted, kinds: []netlink.HeaderType{kindOlder, kindOlder}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var kinds []netlink.HeaderType
+			d := &dumper{ask: func(_ context.Context, kind netlink.HeaderType, _ []byte, _ bool, add func(answer)) error {
+				kinds = append(kinds, kind)
+				if kind != kindOlder {
+					return tc.present
+				}
+				if tc.some {
+					add(answer{})
+				}
+				return tc.older
+			}}
+			for range 2 {
+				if err := d.dump(t.Context(), true, func(answer) {}); !errors.Is(err, tc.want) {
+					t.Errorf("error %v, want %v", err, tc.want)
+				}
+			}
+			if !slices.Equal(kinds, tc.kinds) {
+				t.Errorf("asked %v, want %v", kinds, tc.kinds)
+			}
+		})
+	}
 }

@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-func dump(context.Context, uint8, bool, func(answer)) error { return errors.ErrUnsupported }
+func dump(context.Context, bool, func(answer)) error { return errors.ErrUnsupported }
 
 func retriable(err error) bool { return errors.Is(err, errInterrupted) }
 

@@ -1,6 +1,7 @@
 package sockdiag
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/conndrain/conndrain/conntrack/netlab"
 )
@@ -141,4 +144,46 @@ func readAll(t *testing.T, c net.Conn) int64 {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// One question for both address families has the same answers as one for each.
+func TestOneQuestionForBothFamilies(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t, netlab.LabOptions{})
+	l := listen(t, lab.Pod, ":8080") // of both
+	listen(t, lab.Pod, lab.PodAddr.String()+":9000")
+	c4, s4 := connect(t, lab.Client, l, netip.AddrPortFrom(lab.PodAddr, 8080))
+	c6, s6 := connect(t, lab.Client, l, netip.AddrPortFrom(lab.PodAddr6, 8080))
+	for _, c := range []interface{ Close() error }{c4, s4, c6, s6} {
+		defer c.Close() //nolint:revive // at the end
+	}
+	type socket struct {
+		local, peer netip.AddrPort
+		state       State
+		known       bool
+	}
+	var one, each []socket
+	into := func(all *[]socket) func(answer) {
+		return func(a answer) { *all = append(*all, socket{a.Local, a.Peer, a.State, a.traffic.Known}) }
+	}
+	err := lab.Pod.Do(func() error {
+		if err := ask(t.Context(), kindOlder, encodeOlder(true, states...), true, into(&one)); err != nil {
+			return err
+		}
+		for _, family := range []uint8{familyIPv4, familyIPv6} {
+			if err := ask(t.Context(), unix.SOCK_DIAG_BY_FAMILY, encodeRequest(family, true, states...), true, into(&each)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare := func(a, b socket) int { return cmp.Or(a.local.Compare(b.local), a.peer.Compare(b.peer)) }
+	slices.SortFunc(one, compare)
+	slices.SortFunc(each, compare)
+	if len(each) != 4 || !slices.Equal(one, each) {
+		t.Errorf("one question: %v\nwant %v", one, each)
+	}
 }

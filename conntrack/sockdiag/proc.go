@@ -31,7 +31,16 @@ var errProcLine = errors.New("line is not one of a socket")
 // dumpProc is a dumpFunc by /proc/net/tcp and tcp6, for where netlink is barred. It
 // knows no traffic. The kernel prints these some sockets at a time, so that one which
 // lives on can be missed, and one can be there twice.
-func dumpProc(ctx context.Context, family uint8, _ bool, add func(answer)) error {
+func dumpProc(ctx context.Context, _ bool, add func(answer)) error {
+	for _, family := range []uint8{familyIPv4, familyIPv6} {
+		if err := dumpProcOf(ctx, family, add); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func dumpProcOf(ctx context.Context, family uint8, add func(answer)) error {
 	name := procNet + "tcp"
 	if family == familyIPv6 {
 		name += "6"

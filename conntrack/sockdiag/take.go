@@ -22,10 +22,9 @@ const readSize = 32 << 10
 // whoever cannot get a whole one in so many has to be told.
 const attempts = 5
 
-// dumpFunc calls add for each TCP socket of one address family that counts or
-// listens, with its traffic where that is asked for. An error means that what it
-// has added so far is not whole.
-type dumpFunc func(ctx context.Context, family uint8, traffic bool, add func(answer)) error
+// dumpFunc calls add for each TCP socket that counts or listens, with its traffic
+// where that is asked for. An error means that what it has added so far is not whole.
+type dumpFunc func(ctx context.Context, traffic bool, add func(answer)) error
 
 // states are those of the sockets that are asked for.
 var states = []State{Established, CloseWait, FinWait1, Closing, LastAck, SynRecv, Listen}
@@ -135,7 +134,7 @@ func take(ctx context.Context, dump dumpFunc, traffic bool, ownAddresses func() 
 		if traffic {
 			look.Traffic = slices.Grow([]Traffic(nil), room)
 		}
-		if err = dumpBoth(ctx, dump, traffic, look.add); err == nil {
+		if err = dump(ctx, traffic, look.add); err == nil {
 			own, err := ownAddresses()
 			if err != nil {
 				return Look{}, fmt.Errorf("list own addresses: %w", err)
@@ -151,17 +150,6 @@ func take(ctx context.Context, dump dumpFunc, traffic bool, ownAddresses func() 
 		return Look{}, fmt.Errorf("list sockets: %w", context.Cause(ctx))
 	}
 	return Look{}, fmt.Errorf("list sockets, %d times: %w", attempts, err)
-}
-
-// dumpBoth asks for both families, because a dual-stack listener's connections
-// are IPv6 sockets even where the peer speaks IPv4.
-func dumpBoth(ctx context.Context, dump dumpFunc, traffic bool, add func(answer)) error {
-	for _, family := range []uint8{familyIPv4, familyIPv6} {
-		if err := dump(ctx, family, traffic, add); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func ownAddresses() ([]netip.Addr, error) {

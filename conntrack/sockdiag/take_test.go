@@ -12,18 +12,17 @@ import (
 
 var errBroken = errors.New("broken")
 
-// scripted answers each dump of a family by the next error of its script; each
-// one adds a socket first, as a dump does that breaks off.
+// scripted answers each dump by the next error of its script; each one adds a socket
+// first, as a dump does that breaks off.
 func scripted(script ...error) (dumpFunc, *int) {
 	calls := new(int)
-	return func(_ context.Context, family uint8, _ bool, add func(answer)) error {
-		add(answer{Socket: Socket{State: Established, Inode: uint32(family)}})
-		if *calls >= len(script) {
+	return func(_ context.Context, _ bool, add func(answer)) error {
+		*calls++
+		add(answer{Socket: Socket{State: Established, Inode: uint32(*calls)}})
+		if *calls > len(script) {
 			return nil
 		}
-		err := script[*calls]
-		*calls++
-		return err
+		return script[*calls-1]
 	}, calls
 }
 
@@ -31,12 +30,12 @@ func noAddresses() ([]netip.Addr, error) { return nil, nil }
 
 func TestTakeStartsAgainAndKeepsNothingOfABrokenDump(t *testing.T) {
 	t.Parallel()
-	dump, _ := scripted(errInterrupted, nil, errInterrupted, nil, nil)
+	dump, _ := scripted(errInterrupted, errInterrupted)
 	l, err := take(t.Context(), dump, false, noAddresses, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Socket{{State: Established, Inode: familyIPv4}, {State: Established, Inode: familyIPv6}}
+	want := []Socket{{State: Established, Inode: 3}}
 	if diff := cmp.Diff(want, l.Sockets, byValue); diff != "" {
 		t.Errorf("sockets (-want +got):\n%s", diff)
 	}
@@ -58,7 +57,7 @@ func TestTakeGivesUp(t *testing.T) {
 		calls  int
 	}{
 		{name: "always interrupted", script: endless, want: errInterrupted, calls: attempts},
-		{name: "another error", script: []error{nil, errBroken}, want: errBroken, calls: 2},
+		{name: "another error", script: []error{errBroken}, want: errBroken, calls: 1},
 		{name: "not supported", script: []error{errors.ErrUnsupported}, want: errors.ErrUnsupported, calls: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -93,7 +92,7 @@ func TestTakeGivesUp(t *testing.T) {
 	t.Run("cancelled in the middle", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancelCause(t.Context())
-		dump := func(context.Context, uint8, bool, func(answer)) error {
+		dump := func(context.Context, bool, func(answer)) error {
 			cancel(errBroken)
 			return os.ErrDeadlineExceeded
 		}
@@ -107,8 +106,8 @@ func TestTakeGivesUp(t *testing.T) {
 // left alone for a while. What else is wrong with netlink is an error.
 func TestTakeInsteadOfNetlink(t *testing.T) {
 	t.Parallel()
-	proc := func(_ context.Context, family uint8, _ bool, add func(answer)) error {
-		add(answer{Socket: Socket{State: Established, Inode: uint32(family)}, asked: true})
+	proc := func(_ context.Context, _ bool, add func(answer)) error {
+		add(answer{Socket: Socket{State: Established}, asked: true})
 		return nil
 	}
 	own := netip.MustParseAddr("10.244.1.7")
@@ -125,16 +124,14 @@ func TestTakeInsteadOfNetlink(t *testing.T) {
 		{name: "no tcp_diag", diag: errors.ErrUnsupported, proc: proc, from: ProcNet, calls: 1},
 		{name: "a filter of system calls", diag: os.ErrPermission, proc: proc, own: os.ErrPermission, from: ProcNet, calls: 1},
 		{name: "broken", diag: errBroken, proc: proc, want: errBroken, calls: 2},
-		{name: "neither", diag: os.ErrPermission, proc: func(context.Context, uint8, bool, func(answer)) error { return os.ErrNotExist }, want: errors.ErrUnsupported, calls: 1},
+		{name: "neither", diag: os.ErrPermission, proc: func(context.Context, bool, func(answer)) error { return os.ErrNotExist }, want: errors.ErrUnsupported, calls: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			calls := 0
 			w := &ways{
-				diag: func(_ context.Context, family uint8, _ bool, add func(answer)) error {
-					if family == familyIPv4 {
-						calls++
-					}
+				diag: func(_ context.Context, _ bool, add func(answer)) error {
+					calls++
 					add(answer{Socket: Socket{State: Established}})
 					return tt.diag
 				},
@@ -149,7 +146,7 @@ func TestTakeInsteadOfNetlink(t *testing.T) {
 					if !errors.Is(err, tt.want) || len(l.Sockets) > 0 {
 						t.Errorf("%d sockets, error %v, want none and %v", len(l.Sockets), err, tt.want)
 					}
-				case err != nil || l.Source != tt.from || len(l.Sockets) != 2 || len(l.Own) != 1 || (l.Refusal == nil) != (tt.from == SockDiag):
+				case err != nil || l.Source != tt.from || len(l.Sockets) != 1 || len(l.Own) != 1 || (l.Refusal == nil) != (tt.from == SockDiag):
 					t.Errorf("%+v, error %v", l, err)
 				}
 			}
