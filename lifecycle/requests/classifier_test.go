@@ -240,6 +240,31 @@ func TestForgettingIsBounded(t *testing.T) {
 	}
 }
 
+// A new connection may have moved more of everything but one thing by the first look
+// at it: no count of a connection ever shrinks.
+func TestNoCountShrinks(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		less func(*Figures)
+	}{
+		{"received", func(f *Figures) { f.Received -= 1001 }},
+		{"written", func(f *Figures) { f.Written -= 1001 }},
+		{"segments received", func(f *Figures) { f.DataReceived -= 11 }},
+		{"segments sent", func(f *Figures) { f.DataSent -= 11 }},
+	} {
+		c, l := New(), newLine(1)
+		classes(Wide, c, l, append(repeat(6, request(pause, 100), answer(10*ms, 300)), nothing(pause)))
+		l.Received, l.Written, l.Acknowledged = l.Received+1000, l.Written+1000, l.Acknowledged+1000
+		l.DataReceived, l.DataSent = l.DataReceived+10, l.DataSent+10
+		f := l.at(10 * time.Second)
+		tc.less(&f)
+		if v := c.Look(time.Unix(1010, 0), []Figures{f})[0]; v.Turns != 0 || v.Request != Endless {
+			t.Errorf("less %s: taken for the same connection: %+v", tc.name, v)
+		}
+	}
+}
+
 // What is kept of a port is bounded, and never what would make it believe more.
 func TestLearningIsBounded(t *testing.T) {
 	t.Parallel()
