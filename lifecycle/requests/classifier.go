@@ -54,7 +54,8 @@ type connection struct {
 	// unresolved is set while it rests in a turn whose order could not be told, guessed if
 	// it rests because that turn is one that the port is known to have.
 	unresolved, guessed bool
-	// trusted is set if it was Between by answers that surely were complete.
+	// trusted is set if it was Between by answers that surely were complete, at the
+	// last look at which it was settled.
 	trusted bool
 	// base is where the last complete answer ended; based is false before the first.
 	base Figures
@@ -166,7 +167,6 @@ func (c *connection) take(f *Figures, at time.Time, p *port) {
 	still := !c.seen.IsZero() && !ch.moved() && !ch.retransmitted
 	c.resting = still && c.order == answered && f.rests()
 	c.settled = c.resting && !c.interim(f) && !c.unclear
-	c.trusted = c.trusted && c.settled
 	c.unresolved = p.rule == Wide && still && c.ambiguous && f.rests() && !c.interim(f) && !c.unclear
 	p.interim = p.interim || c.resting && c.interim(f)
 	c.last, c.seen = *f, at
@@ -210,12 +210,11 @@ func (c *connection) class(rule Rule, at time.Time, p *port) Class {
 // between says whether a connection that rests does so after a complete answer.
 func (c *connection) between(rule Rule, at time.Time, p *port) bool {
 	s := p.pairs[c.gained()]
-	if p.refuted {
-		return false
-	}
 	known := c.based && s != nil && s.prefix == 0
-	c.trusted = known && c.sure && s.strict >= p.needs()
+	c.trusted = known && c.sure && s.strict >= p.needs() && !p.refuted
 	switch {
+	case p.refuted:
+		return false
 	case c.trusted:
 		return true
 	case p.paused || c.turns < enough:
