@@ -164,7 +164,7 @@ func (c *connection) take(f *Figures, at time.Time, p *port) {
 	if ch.in {
 		c.unwatched = late
 	}
-	still := !c.seen.IsZero() && !ch.moved() && !ch.retransmitted
+	still := !c.seen.IsZero() && !ch.moved()
 	c.resting = still && c.order == answered && f.rests()
 	c.settled = c.resting && !c.interim(f) && !c.unclear
 	c.unresolved = p.rule == Wide && still && c.ambiguous && f.rests() && !c.interim(f) && !c.unclear
