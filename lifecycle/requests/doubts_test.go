@@ -144,3 +144,37 @@ func TestARestThatWasBetweenIsABeginning(t *testing.T) {
 		t.Errorf("%s where an answer has gone on", v.Wide)
 	}
 }
+
+// On a slow network a kernel takes longer to acknowledge what nothing answers.
+func TestSlowNetworksAcknowledgeLate(t *testing.T) {
+	t.Parallel()
+	s := newSight(1)
+	s.lines[0].RoundTrip = 200 * ms
+	s.watch(0, everNew(25)...)
+	s.watch(0, request(pause, 900), answer(10*ms, 500), nothing(300*ms))
+	s.blink(0, ms, answer(ms, 100), answer(0, 100), request(0, 50), request(0, 50))
+	for range 15 {
+		if v := s.watch(0, nothing(lookEvery)); v.Strict == Between || v.Wide == Between {
+			t.Fatalf("strict %s, wide %s while a request is in flight", v.Strict, v.Wide)
+		}
+	}
+	if v := s.watch(0, acknowledgement(ms), nothing(time.Second)); v.Strict == Between || v.Wide == Between {
+		t.Errorf("strict %s, wide %s while a request is in flight", v.Strict, v.Wide)
+	}
+}
+
+// A look that was late within an answer can have missed a pause, however soon the
+// request was seen.
+func TestAPauseThatALateLookMissed(t *testing.T) {
+	t.Parallel()
+	s := newSight(1)
+	s.watch(0, everNew(4)...)
+	for i := range uint64(40) {
+		s.watch(0, request(pause, 200+i))
+		s.blink(0, 10*ms, answer(10*ms, 500+i), answer(150*ms, 100))
+		s.watch(0, nothing(40*ms))
+	}
+	if v := s.watch(0, request(pause, 900), answer(10*ms, 500), nothing(pause)); v.Wide == Between {
+		t.Errorf("%s on a port that pauses where nobody looks", v.Wide)
+	}
+}
