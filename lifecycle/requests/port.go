@@ -84,14 +84,14 @@ func (p *port) surely(t turn, from basis) {
 		return
 	}
 	s.certain++
-	count(p.likely, t)
+	note(p.likely, t)
 	if from.sure {
 		s.strict++
-		count(p.turns, t)
+		note(p.turns, t)
 	}
 }
 
-func count(turns map[turn]int, t turn) {
+func note(turns map[turn]int, t turn) {
 	if _, known := turns[t]; known || len(turns) < maxPairs {
 		turns[t]++
 	}
