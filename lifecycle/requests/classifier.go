@@ -57,10 +57,12 @@ type connection struct {
 	// trusted is set if it was Between by answers that surely were complete, at the
 	// last look at which it was settled.
 	trusted bool
-	// base is where the last complete answer ended; based is false before the first.
+	// base is where the last complete answer ended; based is false before the first, and
+	// assumed set if that was an unresolved rest.
 	base Figures
 	basis
-	turns int
+	assumed bool
+	turns   int
 	// wentOn is set once the current answer has gone on after a rest.
 	wentOn bool
 	// unwatched is set if two looks since the last request were too far apart.
@@ -147,7 +149,8 @@ func (c *connection) take(f *Figures, at time.Time, p *port) {
 	case ch.moved() && c.settled && (ch.in || f.Established):
 		c.rested(f, ch, late, p)
 	case ch.in && !ch.out && c.unresolved:
-		c.base, c.based, c.sure = c.last, !p.paused, false
+		// It may be in the middle of a request: good enough to learn sizes by.
+		c.base, c.based, c.sure, c.assumed = c.last, !p.paused, false, true
 	}
 	c.misses(f, ch)
 	c.order = c.decideOrder(f, ch, at, p)

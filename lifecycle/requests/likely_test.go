@@ -31,6 +31,10 @@ func TestTurnsThatAreLikely(t *testing.T) {
 	told, untold := inTwo(8*ms), inTwo(0)
 	taught := repeat(6, told...)
 	rest := []step{nothing(pause)}
+	// The client sends the next request's first part as soon as it has the answer.
+	oneAfterAnother := []step{
+		request(160*ms, 1000), acknowledgement(0), answer(0, 300), request(0, 100), acknowledgement(0),
+	}
 	for _, tc := range []struct {
 		name         string
 		steps        []step
@@ -45,6 +49,11 @@ func TestTurnsThatAreLikely(t *testing.T) {
 		{"another size of the answer", steps(taught, untold[:4], []step{answer(0, 200)}, rest), Unknown, Unknown},
 		{"in three segments", steps(taught, untold[:2], []step{request(80*ms, 500), request(80*ms, 500), acknowledgement(0), answer(0, 300)}, rest), Unknown, Unknown},
 		{"after one that was told just now", steps(repeat(6, append(inTwo(0), told...)...), untold, rest), Unknown, Between},
+		{"the first part is a request of its own, too", steps(taught, repeat(3, request(pause, 100), answer(10*ms, 70)), untold, rest), Unknown, Unknown},
+		{"at work on the first part, after turns without a pause", steps(taught, untold[:2], repeat(4, oneAfterAnother...), rest), Unknown, Unknown},
+		{"the same, from the middle of a request to that of the next", steps(taught, untold[:2], oneAfterAnother, []step{
+			request(160*ms, 1000), acknowledgement(40 * ms), answer(60*ms, 300), request(0, 100), acknowledgement(0),
+		}, rest), Unknown, Unknown},
 		{"something was sent again", steps(taught, untold[:4], []step{answerAgain(300)}, rest), Unknown, Unknown},
 		{"a turn that was not seen often", steps(repeat(6, request(pause, 70), answer(10*ms, 70)), told, told, untold, []step{nothing(2 * leastSilence)}), Unknown, Unknown},
 		{"an answer has paused", steps(taught, []step{request(pause, 50), answer(10*ms, 70), answer(pause, 70)}, untold, rest), Unknown, Unknown},

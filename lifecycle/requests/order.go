@@ -54,7 +54,7 @@ func (c *connection) decideOrder(f *Figures, ch change, at time.Time, p *port) o
 		if f.onItsWay() || c.turnIsPlain(ch, p) {
 			return answered
 		}
-		if c.guessed = !ch.retransmitted && c.turnIsLikely(f, p); c.guessed {
+		if c.guessed = c.turnIsLikely(f, ch, p); c.guessed {
 			return answered
 		}
 		c.ambiguous = true
@@ -91,9 +91,13 @@ func (c *connection) turnIsPlain(ch change, p *port) bool {
 }
 
 // turnIsLikely says that all that has come and gone since the last complete answer is one
-// request and its answer, as the port is known to have them. The end of a shorter
-// request's answer and another request can add up to the same bytes in as many segments:
-// the strict rule does not go by it, nor does any once an answer has paused.
-func (c *connection) turnIsLikely(f *Figures, p *port) bool {
-	return p.rule == Wide && !p.paused && c.based && p.likely[c.turnTo(f)] >= p.needs()
+// request in several segments and its answer, as the port is known to have them: all but
+// the last segment had come before this look. An answer to those and another request would
+// look the same, if they add up to the same bytes. So what had come must never have been
+// answered by itself; it has to be known where the last answer ended, since the sizes from
+// the middle of one request to the middle of the next are the same, too; and the strict
+// rule does not go by it, nor does any once an answer has paused.
+func (c *connection) turnIsLikely(f *Figures, ch change, p *port) bool {
+	return p.rule == Wide && !p.paused && c.based && !c.assumed && ch.segments == 1 && !ch.retransmitted &&
+		p.isPart(c.gained().received) && p.likely[c.turnTo(f)] >= p.needs()
 }

@@ -36,6 +36,8 @@ type port struct {
 	// turns counts those of which all is certain, likely those of which it may not be
 	// certain where they began.
 	turns, likely map[turn]int
+	// requests are the sizes of what came in before some rest.
+	requests map[uint64]struct{}
 	// paused is set for good once an answer went on after a rest, unpaused counts the
 	// turns since the last time, and certain those turns of which it is certain that
 	// the answer did not go on before the next request.
@@ -50,7 +52,10 @@ type port struct {
 }
 
 func newPort(rule Rule) *port {
-	return &port{rule: rule, pairs: make(map[pair]*seen), turns: make(map[turn]int), likely: make(map[turn]int)}
+	return &port{
+		rule: rule, pairs: make(map[pair]*seen), turns: make(map[turn]int), likely: make(map[turn]int),
+		requests: make(map[uint64]struct{}),
+	}
 }
 
 // wentOn notes that the server went on after a rest: surely within an answer, or
@@ -97,6 +102,12 @@ func note(turns map[turn]int, t turn) {
 	}
 }
 
+// isPart says that so many bytes have never been a request of their own.
+func (p *port) isPart(received uint64) bool {
+	_, known := p.requests[received]
+	return !known && received > 0 && len(p.requests) < maxPairs
+}
+
 // needs is how often an answer has to have ended at a place. Where there are very many
 // places, one that is the same can be so by chance.
 func (p *port) needs() int { return max(enough, len(p.pairs)/placesForOne) }
@@ -104,6 +115,9 @@ func (p *port) needs() int { return max(enough, len(p.pairs)/placesForOne) }
 // of returns what is known of a pair, or nil where there is no place for it: it is
 // then never relied on.
 func (p *port) of(at pair) *seen {
+	if len(p.requests) < maxPairs {
+		p.requests[at.received] = struct{}{}
+	}
 	s := p.pairs[at]
 	if s != nil {
 		return s

@@ -34,7 +34,7 @@ func (c *connection) rested(f *Figures, ch change, late bool, p *port) {
 	if c.based {
 		c.turns++
 	}
-	c.base = c.last
+	c.base, c.assumed = c.last, false
 	if certain {
 		p.surely(t, was)
 	}
