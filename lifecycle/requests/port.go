@@ -33,11 +33,11 @@ type seen struct {
 type port struct {
 	rule  Rule
 	pairs map[pair]*seen
-	// turns counts those of which all is certain, likely those of which it may not be
-	// certain where they began.
+	// turns counts those of which all is certain. Only the wide rule keeps what follows:
+	// likely counts those of which it may not be certain where they began, requests are
+	// the sizes of what came in before some rest.
 	turns, likely map[turn]int
-	// requests are the sizes of what came in before some rest.
-	requests map[uint64]struct{}
+	requests      map[uint64]struct{}
 	// paused is set for good once an answer went on after a rest, unpaused counts the
 	// turns since the last time, and certain those turns of which it is certain that
 	// the answer did not go on before the next request.
@@ -89,7 +89,9 @@ func (p *port) surely(t turn, from basis) {
 		return
 	}
 	s.certain++
-	note(p.likely, t)
+	if p.rule == Wide {
+		note(p.likely, t)
+	}
 	if from.sure {
 		s.strict++
 		note(p.turns, t)
@@ -115,7 +117,7 @@ func (p *port) needs() int { return max(enough, len(p.pairs)/placesForOne) }
 // of returns what is known of a pair, or nil where there is no place for it: it is
 // then never relied on.
 func (p *port) of(at pair) *seen {
-	if len(p.requests) < maxPairs {
+	if p.rule == Wide && len(p.requests) < maxPairs {
 		p.requests[at.received] = struct{}{}
 	}
 	s := p.pairs[at]
