@@ -214,7 +214,7 @@ func (c *connection) class(rule Rule, at time.Time, p *port) Class {
 func (c *connection) between(rule Rule, at time.Time, p *port) bool {
 	s := p.pairs[c.gained()]
 	known := c.based && s != nil && s.prefix == 0
-	c.trusted = known && c.sure && s.strict >= p.needs() && !p.refuted
+	c.trusted = known && c.sure && s.strict >= p.needs()
 	switch {
 	case p.refuted:
 		return false

@@ -118,6 +118,21 @@ func TestALostBeginning(t *testing.T) {
 	}
 }
 
+// It can come behind an answer in one look, which ended as any other would: that the
+// next request has begun is only seen by the segment that came too early.
+func TestALostBeginningBehindAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := newSight(1)
+	s.watch(0, turns(6, 100, 300)...)
+	s.watch(0, request(pause, 50))
+	s.blink(0, ms, request(lookEvery, 50), answer(2*tick, 300), tooEarly(tick))
+	for range 60 {
+		if v := s.look(lookEvery)[0]; v.Strict == Between || v.Wide == Between {
+			t.Fatalf("strict %s, wide %s while a request is in flight", v.Strict, v.Wide)
+		}
+	}
+}
+
 // Nor does it ever teach that an answer ended where it came.
 func TestALostBeginningTeachesNothing(t *testing.T) {
 	t.Parallel()
