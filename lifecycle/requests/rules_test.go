@@ -70,6 +70,31 @@ func TestInterimAnswers(t *testing.T) {
 	}
 }
 
+// Nor where it, or the request that it is for, came in one look with the end of the
+// answer before.
+func TestInterimAnswersBehindAnAnswer(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		look []step
+		then step
+	}{
+		{"all three, with nothing before", []step{answer(20*ms, 300), request(2*tick, 200), answer(2*tick, 25)}, nothing(0)},
+		{"the request, after a rest", []step{answer(20*ms, 300), request(2*tick, 200)}, answer(40*ms, 25)},
+	} {
+		s := newSight(1)
+		s.watch(0, repeat(25, request(pause, 200), answer(40*ms, 25), nothing(40*ms), request(pause, 1000), answer(10*ms, 300), nothing(40*ms))...)
+		s.watch(0, request(pause, 200), answer(40*ms, 25), nothing(40*ms), request(pause, 1000), nothing(40*ms))
+		if tc.then.after > 0 {
+			s.watch(0, answer(ms, 500), nothing(pause)) // the first part of what has never paused
+		}
+		s.blink(0, ms, tc.look...)
+		if v := s.watch(0, tc.then, nothing(2*time.Second)); v.Strict == Between || v.Wide == Between {
+			t.Errorf("%s: strict %s, wide %s while the client is asked for the rest of its request", tc.name, v.Strict, v.Wide)
+		}
+	}
+}
+
 // Once an answer has paused, a port is not believed again for having answered many
 // others without.
 func TestAPortThatHasPausedIsRemembered(t *testing.T) {
