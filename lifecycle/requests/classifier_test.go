@@ -238,6 +238,15 @@ func TestForgettingIsBounded(t *testing.T) {
 	if forgot == 0 || forgot > 10 {
 		t.Errorf("gone through %d times for %d new pairs", forgot, 10*maxPairs)
 	}
+	// What has no place is not learned of.
+	at := turn{segments: 1}
+	at.received, at.written = 8, 9
+	p.ended(at, basis{true, true}, true)
+	p.surely(at, basis{true, true})
+	p.wentOn(at.pair, true, true)
+	if len(p.pairs) > maxPairs || p.turns[at] != 0 || !p.paused {
+		t.Errorf("%d places, %d turns, paused %t", len(p.pairs), p.turns[at], p.paused)
+	}
 }
 
 // A new connection may have moved more of everything but one thing by the first look

@@ -74,6 +74,11 @@ func TestTwoTurnsAreNotOne(t *testing.T) {
 		s.watch(0, acknowledgement(40*ms), answer(10*ms, 300), nothing(40*ms))
 		s.watch(0, turn...)
 	}
+	for at, seen := range s.c.wide.ports[8080].pairs {
+		if at.received != 100 && (seen.complete > 0 || seen.certain > 0) {
+			t.Errorf("%d turns of %+v have taught something", seen.complete, at)
+		}
+	}
 	v := s.watch(0, request(pause, 200), answer(10*ms, 600), nothing(pause))
 	if v.Strict == Between {
 		t.Errorf("%s at a place where two answers have ended, and never one", v.Strict)

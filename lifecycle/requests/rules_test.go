@@ -248,6 +248,17 @@ func TestAPortThatRefutesItself(t *testing.T) {
 	}
 }
 
+// That is remembered, whatever else goes on elsewhere afterwards.
+func TestARefutedPortStaysSo(t *testing.T) {
+	t.Parallel()
+	short := repeat(6, request(pause, 100), answer(30*ms, 300))
+	other := repeat(6, request(pause, 200), answer(30*ms, 400))
+	stream := []step{request(pause, 77), answer(30*ms, 501), answer(pause, 502)}
+	if got := last(Strict, steps(other, short, []step{answer(pause, 70)}, stream, other, []step{nothing(pause)})); got == Between {
+		t.Errorf("%s on a port that has refuted itself", got)
+	}
+}
+
 // A request and its answer in one look and one tick teach as well, as soon as it is
 // known that the answer came last.
 func TestFastAnswersTeach(t *testing.T) {
