@@ -110,6 +110,20 @@ func TestGuessesTeachNoOrder(t *testing.T) {
 	}
 }
 
+// Nor does a turn in one tick behind it, however sure it is by itself.
+func TestAGuessIsNoSureBeginning(t *testing.T) {
+	t.Parallel()
+	c, l := New(), newLine(1)
+	fast := atOnce(request(0, 100), answer(0, 300))
+	classes(Wide, c, l, steps(repeat(6, inTwo(8*ms)...), inTwo(0), []step{nothing(pause), fast, nothing(pause)}))
+	if p := c.wide.ports[8080]; p.certain != 6 {
+		t.Errorf("%d turns are certain, want 6", p.certain)
+	}
+	if kept := c.wide.connections[key{l.Local, l.Peer}]; kept.sure {
+		t.Error("the turn after a guess has a sure beginning")
+	}
+}
+
 // A connection that was not there at the look before is known from its beginning, even if
 // it has spoken by now; one that may have been there is not.
 func TestConnectionsThatAreNew(t *testing.T) {
