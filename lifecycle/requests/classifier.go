@@ -62,7 +62,10 @@ type connection struct {
 	base Figures
 	basis
 	assumed bool
-	turns   int
+	// asked are the requests up to the last look but for the first of all, baseAsked
+	// those up to base.
+	asked, baseAsked int
+	turns            int
 	// wentOn is set once the current answer has gone on after a rest.
 	wentOn bool
 	// unwatched is set if two looks since the last request were too far apart.
@@ -128,7 +131,7 @@ func (h *history) look(at time.Time, all []Figures, tell func(i int, c *connecti
 func begin(f *Figures, at time.Time, fresh bool) *connection {
 	c := &connection{moved: at, missing: f.Known && !f.heard() && f.OutOfOrder > 0}
 	if f.Known && (fresh || f.Received == 0 && f.Written == 0) {
-		c.based, c.sure = true, true // at no bytes
+		c.based, c.sure, c.baseAsked = true, true, -1 // at no bytes, before the first request
 	}
 	return c
 }
@@ -150,7 +153,8 @@ func (c *connection) take(f *Figures, at time.Time, p *port) {
 		c.rested(f, ch, late, p)
 	case ch.in && !ch.out && c.unresolved:
 		// It may be in the middle of a request: good enough to learn sizes by.
-		c.base, c.based, c.sure, c.assumed = c.last, !p.paused, false, true
+		c.base, c.baseAsked = c.last, c.asked
+		c.based, c.sure, c.assumed = !p.paused, false, true
 	}
 	c.misses(f, ch)
 	c.order = c.decideOrder(f, ch, at, p)
@@ -172,15 +176,19 @@ func (c *connection) take(f *Figures, at time.Time, p *port) {
 	c.settled = c.resting && !c.interim(f) && !c.unclear
 	c.unresolved = p.rule == Wide && still && c.ambiguous && f.rests() && !c.interim(f) && !c.unclear
 	p.interim = p.interim || c.resting && c.interim(f)
-	c.last, c.seen = *f, at
+	c.last, c.seen, c.asked = *f, at, c.pace.asked
 }
 
 // gained is what came since the last complete answer.
-func (c *connection) gained() pair { return c.turnTo(&c.last).pair }
+func (c *connection) gained() pair { return c.turnTo(&c.last, c.asked).pair }
 
-// turnTo is what came since the last complete answer up to these figures.
-func (c *connection) turnTo(f *Figures) turn {
-	return turn{pair{f.Received - c.base.Received, f.Written - c.base.Written}, f.DataReceived - c.base.DataReceived}
+// turnTo is what came since the last complete answer up to these figures, at which so
+// many requests had begun.
+func (c *connection) turnTo(f *Figures, asked int) turn {
+	return turn{
+		pair{f.Received - c.base.Received, f.Written - c.base.Written, asked - c.baseAsked},
+		f.DataReceived - c.base.DataReceived,
+	}
 }
 
 // interim says that what was sent since the last request is less than an answer.

@@ -223,12 +223,12 @@ func TestForgettingIsBounded(t *testing.T) {
 	t.Parallel()
 	p := newPort(Wide)
 	for i := range uint64(maxPairs) {
-		p.of(pair{i, i}).complete = 2
+		p.of(pair{i, i, 1}).complete = 2
 	}
 	forgot := 0
 	for i := range uint64(10 * maxPairs) {
 		before := p.full
-		if p.of(pair{i, i + 1}) != nil {
+		if p.of(pair{i, i + 1, 1}) != nil {
 			t.Fatal("there is room, though nothing was forgotten")
 		}
 		if p.full > before {
@@ -279,16 +279,16 @@ func TestLearningIsBounded(t *testing.T) {
 	t.Parallel()
 	p := newPort(Wide)
 	for i := range uint64(3 * maxPairs) {
-		p.ended(turn{pair{i, i}, 1}, basis{true, true}, true)
+		p.ended(turn{pair{i, i, 1}, 1}, basis{true, true}, true)
 	}
-	p.wentOn(pair{7, 7}, true, true)
+	p.wentOn(pair{7, 7, 1}, true, true)
 	for i := range uint64(3 * maxPairs) {
-		p.surely(turn{pair{i, i + 1}, 1}, basis{true, true})
+		p.surely(turn{pair{i, i + 1, 1}, 1}, basis{true, true})
 	}
 	if len(p.pairs) > maxPairs || len(p.turns) > maxPairs {
 		t.Errorf("%d pairs and %d turns are kept, want %d at the most", len(p.pairs), len(p.turns), maxPairs)
 	}
-	if s := p.pairs[pair{7, 7}]; s == nil || s.prefix != 1 {
+	if s := p.pairs[pair{7, 7, 1}]; s == nil || s.prefix != 1 {
 		t.Error("a place where an answer went on was forgotten")
 	}
 }

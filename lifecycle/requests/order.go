@@ -84,7 +84,7 @@ func (c *connection) turnIsPlain(ch change, p *port) bool {
 	if !c.settled || ch.retransmitted {
 		return false
 	}
-	if p.turns[turn{pair{ch.received, ch.written}, ch.segments}] >= enough {
+	if p.turns[turn{pair{ch.received, ch.written, 1}, ch.segments}] >= enough {
 		return true
 	}
 	return ch.segments == 1 && c.turns > 0 && (c.accepted || !p.paused && p.certain >= enough)
@@ -99,5 +99,5 @@ func (c *connection) turnIsPlain(ch change, p *port) bool {
 // rule does not go by it, nor does any once an answer has paused.
 func (c *connection) turnIsLikely(f *Figures, ch change, p *port) bool {
 	return p.rule == Wide && !p.paused && c.based && !c.assumed && ch.segments == 1 && !ch.retransmitted &&
-		p.isPart(c.gained().received) && p.likely[c.turnTo(f)] >= p.needs()
+		p.isPart(c.gained().received) && p.likely[c.turnTo(f, c.pace.asked)] >= p.needs()
 }

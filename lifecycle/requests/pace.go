@@ -17,11 +17,21 @@ type pace struct {
 	began time.Time
 	// turns are the requests that were seen to follow an answer.
 	turns int
+	// asked are the same, without those that came before the answer beside them; perhaps
+	// is set while it is not known whether the latest did.
+	asked   int
+	perhaps bool
 }
 
 // take takes in a look at the connection, before that does. What came in after an
 // answer is a new request: the client would have waited for more of it otherwise.
 func (p *pace) take(c *connection, ch change) {
+	if ch.moved() && p.perhaps {
+		if !c.settled {
+			p.asked++
+		}
+		p.perhaps = false // it was the one answer's, if it has rested after that
+	}
 	if !ch.in && !ch.ahead {
 		return
 	}
@@ -29,6 +39,10 @@ func (p *pace) take(c *connection, ch change) {
 	if before || ch.written >= leastAnswer {
 		p.turns++
 		p.began = c.seen
+		p.perhaps = !before && ch.segments == 1 && ch.sent == 1
+		if !p.perhaps {
+			p.asked++
+		}
 	}
 	if !c.last.heard() && !c.missing {
 		p.began = c.seen // the first one

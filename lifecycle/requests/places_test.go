@@ -51,6 +51,30 @@ func TestAnAnswerWithoutABeginning(t *testing.T) {
 	}
 }
 
+// Two requests of a client that does not wait are not one, though no look saw the
+// server rest between them: one and a half answers can be as long as another whole one.
+func TestTurnsWithoutARestBetween(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		then []step // behind a first request of two
+	}{
+		{"an answer and a request in one look", []step{atOnce(answer(20*ms, 300), request(0, 100))}},
+		{"a request soon after an answer", []step{answer(20*ms, 300), request(5*ms, 100)}},
+	} {
+		s := newSight(1)
+		s.watch(0, turns(6, 300, 750)...)
+		s.watch(0, turns(6, 200, 450)...)
+		s.watch(0, turns(6, 100, 300)...)
+		s.watch(0, request(pause, 100), acknowledgement(40*ms))
+		s.blink(0, ms, tc.then...)
+		s.watch(0, acknowledgement(40*ms))
+		if v := s.watch(0, answer(10*ms, 150), nothing(pause)); v.Strict == Between {
+			t.Errorf("%s: %s in the middle of an answer", tc.name, v.Strict)
+		}
+	}
+}
+
 // A beginning that was only likely while no answer had paused is none once one has.
 func TestALikelyBeginning(t *testing.T) {
 	t.Parallel()

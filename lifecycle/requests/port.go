@@ -10,8 +10,12 @@ const placesForOne = 16
 const maxPairs = 4096
 
 // pair is what a connection has gained from one complete answer to a moment at
-// which it rested: bytes in and bytes out.
-type pair struct{ received, written uint64 }
+// which it rested: bytes in and bytes out, and by how many requests, where it was not
+// seen to rest after each. Half of a second answer can be as long as another one is.
+type pair struct {
+	received, written uint64
+	requests          int
+}
 
 // turn is a pair and in how many segments the request came.
 type turn struct {

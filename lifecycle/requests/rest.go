@@ -25,7 +25,7 @@ func (c *connection) rested(f *Figures, ch change, late bool, p *port) {
 	if ch.ahead && ch.out {
 		return // misses has noted what that means
 	}
-	t := c.turnTo(&c.last)
+	t := c.turnTo(&c.last, c.asked)
 	// Where both moved, the answer can have gone on before the request came. But a
 	// request acknowledges all output before it. A guess teaches no order.
 	certain := !c.guessed && (!ch.out || !ch.acknowledged || ch.sent == 1 && (f.SinceReceived > f.SinceSent || f.onItsWay()))
@@ -34,7 +34,7 @@ func (c *connection) rested(f *Figures, ch change, late bool, p *port) {
 	if c.based {
 		c.turns++
 	}
-	c.base, c.assumed = c.last, false
+	c.base, c.baseAsked, c.assumed = c.last, c.asked, false
 	if certain {
 		p.surely(t, was)
 	}

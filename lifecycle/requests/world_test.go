@@ -66,8 +66,8 @@ type truth struct {
 	owed   bool
 }
 
-// newWorld makes up a world. No two turns and no sum of several have the sizes of a
-// part of an answer, and only clients that pause wait for a "100 Continue".
+// newWorld makes up a world. No turn has the sizes of a part of another answer, though
+// several may; and only clients that pause wait for a "100 Continue".
 func newWorld(seed uint64) *world {
 	w := &world{Rand: rand.New(rand.NewPCG(seed, 0))}
 	perhaps := func(likely float64) float64 {
@@ -80,7 +80,7 @@ func newWorld(seed uint64) *world {
 		w.requests = append(w.requests, pick(w, 100, 100, 200, uint64(300)))
 		w.answers = append(w.answers, pick(w, 100, 200, 300, 300, 600, uint64(20_000)))
 	}
-	w.chunked, w.request, w.part = perhaps(1), pick(w, 53, uint64(157)), pick(w, 101, 307, uint64(449))
+	w.chunked, w.request, w.part = perhaps(1), pick(w, 50, uint64(150)), pick(w, 100, 300, uint64(450))
 	w.parts, w.pause = 2+w.IntN(3), pick(w, 100*ms, 300*ms, 500*ms)
 	w.continued, w.slow, w.lost, w.probed, w.torn = perhaps(1), perhaps(1), perhaps(0.4), perhaps(0.4), perhaps(0.3)
 	w.think = pick(w, []time.Duration{0}, []time.Duration{0, ms}, []time.Duration{pause},
