@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -23,8 +24,6 @@ const (
 const (
 	sidecarHeaderTimeout = 5 * time.Second
 	sidecarMaxHeader     = 8 << 10
-	// maxHooks is how many hooks are held at once; a pod has one for each container.
-	maxHooks = 256
 	// sidecarStop is how long answers may take to leave at the end.
 	sidecarStop = 2 * time.Second
 )
@@ -90,9 +89,9 @@ type sidecar struct {
 	// idle receives when the last hook has left.
 	idle chan struct{}
 
-	mu   sync.Mutex
-	held int
-	now  *round // nil between two waits
+	mu     sync.Mutex
+	places places
+	now    *round // nil between two waits
 }
 
 // round is one wait, for any number of hooks.
@@ -112,13 +111,16 @@ func (s *sidecar) drain(w http.ResponseWriter, r *http.Request) {
 	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
 		s.config.Logger.Debug("set deadline", "err", err)
 	}
-	round, ok := s.join()
-	if !ok {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr) // always one
+	round, place := s.join(from.Addr().Unmap())
+	if place == nil {
 		http.Error(w, "too many hooks at once", http.StatusServiceUnavailable)
 		return
 	}
-	defer s.leave()
+	defer s.leave(place)
 	select {
+	case <-place.lost:
+		http.Error(w, "too many hooks at once of this address", http.StatusServiceUnavailable)
 	case <-round.ended:
 		fmt.Fprintf(w, "%s after %.1f s\n", round.result.Reason, round.result.Waited.Seconds())
 	case <-r.Context().Done():
@@ -126,16 +128,14 @@ func (s *sidecar) drain(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// join returns the wait that goes on, and begins one where there is none.
-func (s *sidecar) join() (*round, bool) {
+// join returns the wait that goes on, and begins one where there is none. There is no
+// place where too many take part in it.
+func (s *sidecar) join(from netip.Addr) (*round, *place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held >= maxHooks {
-		return nil, false
-	}
-	s.held++
-	if s.now != nil {
-		return s.now, true
+	place := s.places.take(from)
+	if place == nil || s.now != nil {
+		return s.now, place
 	}
 	r := &round{ended: make(chan struct{})}
 	s.now = r
@@ -146,13 +146,13 @@ func (s *sidecar) join() (*round, bool) {
 		s.mu.Unlock()
 		close(r.ended)
 	})
-	return r, true
+	return r, place
 }
 
-func (s *sidecar) leave() {
+func (s *sidecar) leave(p *place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held--; s.held > 0 {
+	if s.places.leave(p); s.places.taken > 0 {
 		return
 	}
 	select {
@@ -165,7 +165,7 @@ func (s *sidecar) leave() {
 func (s *sidecar) awaitIdle() {
 	for {
 		s.mu.Lock()
-		held := s.held
+		held := s.places.taken
 		s.mu.Unlock()
 		if held == 0 {
 			return
