@@ -123,6 +123,26 @@ func (h *history) look(at time.Time, all []Figures, tell func(i int, c *connecti
 			delete(h.connections, k)
 		}
 	}
+	if len(h.ports) > maxPorts {
+		h.forgetPorts()
+	}
+}
+
+// maxPorts is how many ports are remembered on which nobody is connected, as those of
+// a server that listens on another one for each transfer.
+const maxPorts = 1024
+
+// forgetPorts drops what was learned of ports on which nobody is connected now.
+func (h *history) forgetPorts() {
+	used := make(map[uint16]bool)
+	for k := range h.connections {
+		used[k.local.Port()] = true
+	}
+	for port := range h.ports {
+		if !used[port] {
+			delete(h.ports, port)
+		}
+	}
 }
 
 // begin keeps a connection from its first look on. One that has not spoken yet, or that
