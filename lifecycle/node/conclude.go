@@ -12,7 +12,7 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 	pod, waited := v.current(), v.waited(now)
 	v.save(o, now)
 	var left []conntrack.Session
-	if v.watch != nil && c.Blocking() > 0 && (d.Phase == lifecycle.Released || d.Phase == lifecycle.Draining && !v.said) {
+	if v.watch != nil && (c.Blocking() > 0 || v.apart.all() > 0) && (d.Phase == lifecycle.Released || d.Phase == lifecycle.Draining && !v.said) {
 		v.hold(c, now, true)
 		left = v.left()
 	}

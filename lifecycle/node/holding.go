@@ -16,13 +16,13 @@ type holding struct {
 	// sessions hold the pod until they have ended, requests only while a request is in
 	// flight on them, left do not: they are the application's to end.
 	sessions, requests, left int
-	// counts are those of conntrack without what is left to the application.
+	// counts are those of conntrack without what is left to the application. An idle
+	// session of requests is open here.
 	counts conntrack.Counts
 	// strict and wide are the clients of requests by their rule, ignored those of TCP
-	// sessions that hold nothing. An idle session of requests holds nothing here, and its
-	// socket is the hook's to judge all the same: that sees a request begin at once, and
-	// conntrack is looked at seldom. Its client is in idle, too, and so both listed and
-	// ignored: without a socket it does not hold.
+	// sessions that hold nothing. An idle session of requests may owe an answer that takes
+	// long, or be asked for one now: that is the hook's to judge. Its client is in idle,
+	// too, and so both listed and ignored: without a socket it does not hold.
 	strict, wide, ignored, idle lifecycle.PeerSet
 }
 
@@ -43,7 +43,7 @@ func holdingOf(c conntrack.Counts, all []conntrack.Session, u lifecycle.Untils, 
 		idle: make(lifecycle.PeerSet),
 	}
 	busy := make(lifecycle.PeerSet)
-	h.counts.Open, h.counts.Lost, h.counts.Active = 0, 0, 0
+	h.counts.Open, h.counts.Lost, h.counts.Idle, h.counts.Active = 0, 0, 0, 0
 	for i := range all {
 		s := &all[i]
 		until := untilOf(s, u, served)
@@ -52,7 +52,7 @@ func holdingOf(c conntrack.Counts, all []conntrack.Session, u lifecycle.Untils, 
 		switch {
 		case blocks && until == lifecycle.UntilWithdrawn:
 			h.left++
-		case blocks && tcp && until.OfRequests():
+		case tcp && until.OfRequests() && holds(s, until):
 			h.requests++
 		case blocks:
 			h.sessions++
@@ -67,12 +67,15 @@ func holdingOf(c conntrack.Counts, all []conntrack.Session, u lifecycle.Untils, 
 		case until == lifecycle.UntilRequests:
 			h.wide.Add(s.Client)
 		}
-		if blocks && until != lifecycle.UntilWithdrawn {
+		switch {
+		case holds(s, until) && s.State == conntrack.Idle:
+			h.count(s)
+			h.idle.Add(s.Client)
+		case holds(s, until):
 			h.count(s)
 			busy.Add(s.Client)
-		}
-		if tcp && s.State == conntrack.Idle && until.OfRequests() {
-			h.idle.Add(s.Client)
+		case s.State == conntrack.Idle:
+			h.counts.Idle++
 		}
 	}
 	for peer := range busy {
@@ -85,6 +88,19 @@ func holdingOf(c conntrack.Counts, all []conntrack.Session, u lifecycle.Untils, 
 	}
 	h.ignore(nil)
 	return h
+}
+
+// holds says whether a session holds its pod until it has ended, or while a request is in
+// flight on it. Silence is no end of a request.
+func holds(s *conntrack.Session, until lifecycle.Until) bool {
+	switch s.State {
+	case conntrack.Open, conntrack.Lost:
+		return until != lifecycle.UntilWithdrawn
+	case conntrack.Idle:
+		return s.Protocol == conntrack.TCP && until.OfRequests()
+	default:
+		return false
+	}
 }
 
 // count takes in a session that holds.
@@ -159,9 +175,11 @@ const holdFactor = 20
 // apart is what was last told apart, and for what. It is used by one goroutine.
 type apart struct {
 	holding
-	untils lifecycle.Untils
-	at     time.Time
-	took   time.Duration
+	// wanted are the policies that it was told apart for, untils those in effect.
+	wanted, untils lifecycle.Untils
+
+	at   time.Time
+	took time.Duration
 	// due is when it has to be done again, zero if it need not be.
 	due time.Time
 	// unjudged is why requests cannot be told; empty where they can, or nothing was said.
@@ -178,7 +196,7 @@ func (v *vigil) hold(c conntrack.Counts, now time.Time, anew bool) {
 	switch {
 	case v.watch == nil, u.Only(lifecycle.UntilSessions), u.Only(lifecycle.UntilWithdrawn):
 		*a = apart{holding: plainly(c), unjudged: why}
-	case !anew && u.Equal(a.untils) && now.Sub(a.at) < holdFactor*a.took && c.Blocking() > 0:
+	case !anew && u.Equal(a.wanted) && now.Sub(a.at) < holdFactor*a.took && c.Blocking()+c.Idle > 0:
 		a.due = a.at.Add(holdFactor * a.took)
 		return
 	default:
@@ -191,11 +209,12 @@ func (v *vigil) hold(c conntrack.Counts, now time.Time, anew bool) {
 		if h.requests > 0 {
 			h.ignore(v.watch.Others())
 		}
+		effect := u
 		if h.named() > lifecycle.MaxQuietPeers {
-			why = whyTooMany
-			h.sessions, h.requests = h.all(), 0
+			why, effect = whyTooMany, inEffect(u, false)
+			h = holdingOf(c, all, effect, v.target.Ports)
 		}
-		*a = apart{holding: h, untils: u, at: now, took: time.Since(began), unjudged: why}
+		*a = apart{holding: h, wanted: u, untils: effect, at: now, took: time.Since(began), unjudged: why}
 	}
 	v.sight.holdsBy(a.untils, v.target.Ports)
 }
@@ -209,7 +228,7 @@ func (v *vigil) left() []conntrack.Session {
 func holders(all []conntrack.Session, u lifecycle.Untils, served []uint16) []conntrack.Session {
 	var left []conntrack.Session
 	for _, s := range all {
-		if (s.State == conntrack.Open || s.State == conntrack.Lost) && untilOf(&s, u, served) != lifecycle.UntilWithdrawn {
+		if holds(&s, untilOf(&s, u, served)) {
 			left = append(left, s)
 		}
 	}

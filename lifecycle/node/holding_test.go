@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -72,11 +73,13 @@ func TestHoldingOf(t *testing.T) {
 		{"strict", []conntrack.Session{tcp(1, 9000)}, mixed, []int{0, 1, 0}, map[string][]uint16{"strict": {1}}},
 		{"withdrawn", []conntrack.Session{tcp(1, 7000)}, mixed, []int{0, 0, 1}, map[string][]uint16{"ignored": {1}}},
 		{"lost", []conntrack.Session{with(tcp(1, 8080), in(conntrack.Lost))}, mixed, []int{0, 1, 0}, map[string][]uint16{"wide": {1}}},
-		{"idle", []conntrack.Session{with(tcp(1, 8080), in(conntrack.Idle))}, mixed, []int{0, 0, 0}, map[string][]uint16{"wide": {1}, "ignored": {1}}},
-		{"idle, strict", []conntrack.Session{with(tcp(1, 9000), in(conntrack.Idle))}, mixed, []int{0, 0, 0}, map[string][]uint16{"strict": {1}, "ignored": {1}}},
-		{"idle, and the same client's end at another port", []conntrack.Session{with(tcp(1, 9000), in(conntrack.Idle)), tcp(1, 8080)}, mixed, []int{0, 1, 0}, map[string][]uint16{"strict": {1}}},
+		{"idle", []conntrack.Session{with(tcp(1, 8080), in(conntrack.Idle))}, mixed, []int{0, 1, 0}, map[string][]uint16{"wide": {1}, "ignored": {1}}},
+		{"idle, strict", []conntrack.Session{with(tcp(1, 9000), in(conntrack.Idle))}, mixed, []int{0, 1, 0}, map[string][]uint16{"strict": {1}, "ignored": {1}}},
+		{"idle, and the same client's end at another port", []conntrack.Session{with(tcp(1, 9000), in(conntrack.Idle)), tcp(1, 8080)}, mixed, []int{0, 2, 0}, map[string][]uint16{"strict": {1}}},
 		{"idle, of sessions", []conntrack.Session{with(tcp(1, 6000), in(conntrack.Idle))}, mixed, []int{0, 0, 0}, map[string][]uint16{"ignored": {1}}},
 		{"idle, left", []conntrack.Session{with(tcp(1, 7000), in(conntrack.Idle))}, mixed, []int{0, 0, 0}, map[string][]uint16{"ignored": {1}}},
+		{"idle UDP", []conntrack.Session{with(with(tcp(1, 8080), in(conntrack.Idle)), udp)}, mixed, []int{0, 0, 0}, nil},
+		{"idle, and held for its sessions", []conntrack.Session{with(tcp(1, 8080), in(conntrack.Idle))}, inEffect(mixed, false), []int{0, 0, 0}, map[string][]uint16{"ignored": {1}}},
 		{"a handshake", []conntrack.Session{with(tcp(1, 8080), in(conntrack.Opening))}, mixed, []int{0, 0, 0}, nil},
 		{"UDP holds until it ends", []conntrack.Session{with(tcp(1, 8080), udp)}, mixed, []int{1, 0, 0}, nil},
 		{"UDP that is left", []conntrack.Session{with(tcp(1, 7000), udp)}, mixed, []int{0, 0, 1}, nil},
@@ -132,6 +135,29 @@ func TestHoldingCounts(t *testing.T) {
 	}
 }
 
+// One that is idle is left out where it holds nothing, and is one of those that hold where
+// a request can be in flight on it.
+func TestIdleIsCounted(t *testing.T) {
+	all := []conntrack.Session{
+		tcp(1, 8080), with(tcp(2, 8080), in(conntrack.Idle)), with(tcp(3, 6000), in(conntrack.Idle)), with(tcp(4, 7000), in(conntrack.Idle)),
+		with(with(tcp(5, 8080), in(conntrack.Idle)), udp),
+	}
+	u := ports(map[uint16]lifecycle.Until{8080: untilRequests, 7000: untilWithdrawn}, untilSessions)
+	for _, tc := range []struct {
+		judged     bool
+		open, idle int
+	}{{true, 2, 3}, {false, 1, 4}} {
+		effect := inEffect(u, tc.judged)
+		h := holdingOf(conntrack.Counts{Known: true, Open: 1, Idle: 4}, all, effect, nil)
+		if diff := cmp.Diff(conntrack.Counts{Known: true, Open: tc.open, Idle: tc.idle}, h.counts); diff != "" {
+			t.Errorf("judged %t: counts (-want +got):\n%s", tc.judged, diff)
+		}
+		if n := len(holders(all, effect, nil)); n != tc.open || h.all() != tc.open {
+			t.Errorf("judged %t: %d are named, %d hold, want %d", tc.judged, n, h.all(), tc.open)
+		}
+	}
+}
+
 // A client whose other connection holds is not ignored.
 func TestIgnored(t *testing.T) {
 	h := holdingOf(conntrack.Counts{}, []conntrack.Session{tcp(1, 8080)}, ports(nil, untilRequests), nil)
@@ -162,5 +188,39 @@ func TestLeftPorts(t *testing.T) {
 	}
 	if got := leftPorts(lifecycle.Untils{}, nil); len(got) > 0 {
 		t.Errorf("%v", got)
+	}
+}
+
+// crowd is a watch of so many sessions.
+type crowd struct {
+	watch
+	sessions []conntrack.Session
+}
+
+func (c crowd) Sessions() []conntrack.Session { return c.sessions }
+func (c crowd) Others() []netip.AddrPort      { return nil }
+
+// A pod with too many clients for a hook is held for its sessions, of which idle ones do
+// not hold.
+func TestTooManyAreHeldForTheirSessions(t *testing.T) {
+	for _, tc := range []struct {
+		clients            int
+		sessions, requests int
+		why                string
+	}{ // the idle one is named twice
+		{lifecycle.MaxQuietPeers - 1, 0, lifecycle.MaxQuietPeers - 1, ""},
+		{lifecycle.MaxQuietPeers, lifecycle.MaxQuietPeers - 1, 0, whyTooMany},
+	} {
+		c := crowd{sessions: []conntrack.Session{with(tcp(1, 8080), in(conntrack.Idle))}}
+		for port := range tc.clients - 1 {
+			c.sessions = append(c.sessions, tcp(uint16(port+2), 8080))
+		}
+		v := newVigil()
+		v.watch, v.settings.Until = c, ports(nil, untilRequests)
+		v.judges.hear(lifecycle.DrainRequest{Can: []string{lifecycle.CanJudge}, Sockets: &lifecycle.SocketList{}}, time.Now())
+		v.hold(conntrack.Counts{Known: true, Open: tc.clients - 1, Idle: 1}, time.Now(), true)
+		if a := v.apart; a.sessions != tc.sessions || a.requests != tc.requests || a.unjudged != tc.why || len(v.left()) != a.all() {
+			t.Errorf("%d clients: %d sessions, %d requests, %q, %d named", tc.clients, a.sessions, a.requests, a.unjudged, len(v.left()))
+		}
 	}
 }
