@@ -17,19 +17,31 @@ type judge struct {
 	rule       requests.Standing
 	permission requests.Permission
 	eyes       *looks.Eyes
-	// gone receives the outcome once the moment has come.
-	gone chan requests.Outcome
+	// gone has the latest moment while it lasts.
+	gone chan moment
+	// changes receives after the first look, and when another number of connections counts.
+	changes chan struct{}
 
 	mu      sync.Mutex
 	release requests.Release
 	peers   looks.Peers
 	last    looks.Sight
-	outcome requests.Outcome
+	// looked is set after the first look. counting is how many connections count, by the
+	// last one that did not fail.
+	looked   bool
+	counting int
 	// allowed is set while nothing holds but requests, and since when; listed are the
 	// clients of the sessions that conntrack knows of.
 	allowed bool
 	since   time.Time
 	listed  lifecycle.PeerSet
+}
+
+// moment is one without a request, or with few of them.
+type moment struct {
+	requests.Outcome
+	// at is when the look began that shows it.
+	at time.Time
 }
 
 // start begins to look and returns how to end that, which blocks until it is done.
@@ -62,12 +74,64 @@ func (j *judge) look(s looks.Sight) {
 	for i := range s.Counted {
 		counted[i] = requests.Counted{Standing: j.rule, Verdict: s.Counted[i].Verdict}
 	}
-	j.outcome = j.release.Look(s.At, permission, counted, j.unseen(s))
-	if j.outcome.Go {
-		select {
-		case j.gone <- j.outcome:
-		default:
-		}
+	o := j.release.Look(s.At, permission, counted, j.unseen(s))
+	j.forget()
+	if o.Go {
+		j.gone <- moment{o, s.At} // there is room: nobody else sends
+	}
+	j.count(s)
+}
+
+// forget ends a moment that nobody has acted on yet.
+func (j *judge) forget() {
+	select {
+	case <-j.gone:
+	default:
+	}
+}
+
+// count keeps how many connections count. The mutex is held.
+func (j *judge) count(s looks.Sight) {
+	before, first := j.counting, !j.looked
+	j.looked = true
+	if s.Err == nil {
+		j.counting = len(s.Counted)
+	}
+	if j.counting == before && !first {
+		return
+	}
+	select {
+	case j.changes <- struct{}{}:
+	default:
+	}
+}
+
+// connected is how many connections count, also those to addresses that were not there,
+// or not asked for, when the watch began.
+func (j *judge) connected() int {
+	if j == nil {
+		return 0
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.counting
+}
+
+// pending says that there was no look yet.
+func (j *judge) pending() bool {
+	if j == nil {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return !j.looked
+}
+
+// confirm looks once more. It blocks for some milliseconds, or until ctx ends. A look that
+// fails changes nothing.
+func (j *judge) confirm(ctx context.Context) {
+	if j != nil {
+		j.eyes.Fresh(ctx)
 	}
 }
 
@@ -94,20 +158,24 @@ func (j *judge) allow(allowed bool, sessions []conntrack.Session) {
 	}
 	j.allowed, j.listed = allowed, listed
 	if !allowed {
-		// A moment that nobody has acted on yet is over: something has come since.
-		select {
-		case <-j.gone:
-		default:
-		}
+		j.forget() // something has come since
 	}
 }
 
-// went receives once the moment has come.
-func (j *judge) went() <-chan requests.Outcome {
+// went receives the moment once it has come.
+func (j *judge) went() <-chan moment {
 	if j == nil {
 		return nil
 	}
 	return j.gone
+}
+
+// changed receives after the first look, and when another number of connections counts.
+func (j *judge) changed() <-chan struct{} {
+	if j == nil {
+		return nil
+	}
+	return j.changes
 }
 
 // classes count the connections by what they are doing, and holding are those that

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net/netip"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func TestWhatConntrackKnowsHolds(t *testing.T) {
 		{"between two requests", socket(sockdiag.Established), between, false, true, 0},
 		{"between two requests, a moment ago", socket(sockdiag.Established), between, true, false, 0},
 	} {
-		j := &judge{gone: make(chan requests.Outcome, 1), rule: requests.ByWide}
+		j := &judge{gone: make(chan moment, 1), rule: requests.ByWide}
 		s := looks.Sight{Look: sockdiag.Look{At: time.Now(), Sockets: tc.sockets}, Counted: tc.counted}
 		j.allow(true, []conntrack.Session{{Protocol: conntrack.TCP, State: conntrack.Open, Client: visitor}})
 		if !tc.early {
@@ -51,6 +52,40 @@ func TestWhatConntrackKnowsHolds(t *testing.T) {
 		}
 		if j.allow(false, nil); len(j.gone) > 0 {
 			t.Errorf("%s: the moment is acted on after it was taken back", tc.name)
+		}
+	}
+}
+
+// A moment that nobody has acted on is over with the next look that sees a request, or
+// nothing at all.
+func TestMomentEnds(t *testing.T) {
+	t.Parallel()
+	connection := func(doing requests.Class) []looks.Connection {
+		return []looks.Connection{{Verdict: requests.Verdict{Strict: doing, Wide: doing}}}
+	}
+	for _, tc := range []struct {
+		name string
+		next looks.Sight
+		want bool
+	}{
+		{"it lasts", looks.Sight{Counted: connection(requests.Between)}, true},
+		{"a request", looks.Sight{Counted: connection(requests.Owes)}, false},
+		{"a look that failed", looks.Sight{Err: context.DeadlineExceeded}, false},
+	} {
+		j := &judge{gone: make(chan moment, 1), rule: requests.ByWide}
+		j.allow(true, nil)
+		first, next := looks.Sight{Counted: connection(requests.Between)}, tc.next
+		first.At = time.Now().Add(time.Millisecond)
+		j.look(first)
+		if len(j.gone) != 1 {
+			t.Fatalf("%s: no moment without a request", tc.name)
+		}
+		next.At = first.At.Add(time.Second)
+		j.look(next)
+		if got := len(j.gone) == 1; got != tc.want {
+			t.Errorf("%s: the moment is there: %t", tc.name, got)
+		} else if got && !(<-j.gone).at.Equal(next.At) {
+			t.Errorf("%s: the moment is not of the latest look", tc.name)
 		}
 	}
 }

@@ -102,7 +102,8 @@ func (f *waitFlags) judge() *judge {
 	j := &judge{
 		rule:       requests.ByWide,
 		permission: requests.Permission{Quiet: f.quiet, BusyAfter: f.busyAfter},
-		gone:       make(chan requests.Outcome, 1),
+		gone:       make(chan moment, 1),
+		changes:    make(chan struct{}, 1),
 	}
 	if f.until == lifecycle.UntilRequestsStrict {
 		j.rule = requests.ByStrict

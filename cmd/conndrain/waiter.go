@@ -32,6 +32,7 @@ type waiter struct {
 	watch     watch
 	lastKnown conntrack.Counts
 	everKnown bool
+	peak      int // of the sessions that were seen
 }
 
 // status is where a wait stands.
@@ -84,8 +85,9 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 		now := time.Now()
 		counts := w.counts()
 		pending := w.watch != nil && w.sockets.keepUp(work, counts, w.watch.Sessions, now)
+		pending = pending || w.judge.pending()
 		if certain(counts, pending) {
-			w.lastKnown, w.everKnown = counts, true
+			w.lastKnown, w.everKnown = w.all(counts), true
 		}
 		seen := lifecycle.Observation{
 			WithdrawnAt: start, Deadline: deadline, Policy: w.policy,
@@ -109,7 +111,7 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 			return w.result(decision.Reason, now.Sub(start), counts, pending), nil
 		}
 		w.judge.allow(decision.WhenQuiet, w.sessions())
-		w.show(status{decision.Phase, counts, pending, deadline.Sub(now), w.fault(counts), w.doing(), w.blind()})
+		w.show(status{decision.Phase, w.all(counts), pending, deadline.Sub(now), w.fault(counts), w.doing(), w.blind()})
 
 		pause := min(lookCost*time.Since(now), lookPause)
 		timer.Reset(min(decision.Next.Sub(now), progressEvery, w.sockets.rest(now)))
@@ -123,6 +125,7 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 			case <-timer.C:
 			case <-ctx.Done():
 			}
+		case <-w.judge.changed():
 		case o := <-w.judge.went():
 			if now := time.Now(); ctx.Err() == nil && now.Before(deadline) {
 				r := w.result(lifecycle.Drained, now.Sub(start), w.counts(), false)
@@ -159,9 +162,19 @@ func none(c conntrack.Counts) bool { return c.Known && c.Blocking() == 0 && c.Op
 func (w *waiter) decide(o lifecycle.Observation, c conntrack.Counts, now time.Time) lifecycle.Decision {
 	o.Known, o.Blocking, o.Opening, o.LastNew = c.Known, c.Blocking(), c.Opening, c.LastNew
 	if w.judge != nil {
-		o.Blocking, o.Requests = 0, o.Blocking
+		o.Blocking, o.Requests = 0, max(o.Blocking, w.judge.connected())
 	}
 	return lifecycle.Decide(o, now)
+}
+
+// all are the counts with the connections that only the judge knows of.
+func (w *waiter) all(c conntrack.Counts) conntrack.Counts {
+	if c.Known {
+		c.Open += max(0, w.judge.connected()-c.Blocking())
+		w.peak = max(w.peak, c.Peak, c.Blocking())
+		c.Peak = w.peak
+	}
+	return c
 }
 
 // confirm asks once more before a zero is acted on. It blocks for some
@@ -175,6 +188,9 @@ func (w *waiter) confirm(ctx context.Context, deadline time.Time) conntrack.Coun
 		c, err := w.watch.Confirm(ctx)
 		if err != nil {
 			c.Known = false
+		}
+		if _, looks := w.watch.(*alone); !looks {
+			w.judge.confirm(ctx)
 		}
 		confirmed <- c
 	}()
@@ -242,7 +258,7 @@ func (w *waiter) fault(c conntrack.Counts) error {
 func (w *waiter) result(reason lifecycle.Reason, waited time.Duration, counts conntrack.Counts, pending bool) result {
 	r := result{
 		reason: reason, waited: waited,
-		counts: counts, lastKnown: w.lastKnown, everKnown: w.everKnown,
+		counts: w.all(counts), lastKnown: w.lastKnown, everKnown: w.everKnown,
 		socketsPending: pending, fault: w.fault(counts),
 	}
 	if w.judge != nil {
