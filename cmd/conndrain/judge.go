@@ -37,6 +37,14 @@ type judge struct {
 	listed  lifecycle.PeerSet
 }
 
+const (
+	// recent is how long ago the look began at the most that ends a wait, and
+	// anotherLook how long a younger one may take to come: where there is little CPU
+	// time, much can have happened since.
+	recent      = 250 * time.Millisecond
+	anotherLook = time.Second
+)
+
 // moment is one without a request, or with few of them.
 type moment struct {
 	requests.Outcome
@@ -168,6 +176,28 @@ func (j *judge) went() <-chan moment {
 		return nil
 	}
 	return j.gone
+}
+
+// newest is a moment or, if that is old by now, the one of a look that begins now; ok is
+// false where that look sees a request. If none comes for so long, the moment has to do.
+// It blocks for anotherLook at the most, and until the deadline.
+func (j *judge) newest(ctx context.Context, m moment, deadline time.Time) (_ moment, ok bool) {
+	if until := time.Now().Add(anotherLook); until.Before(deadline) {
+		deadline = until
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	for time.Since(m.at) > recent {
+		if s := j.eyes.Fresh(ctx); s.At.IsZero() {
+			break // none came
+		}
+		select {
+		case m = <-j.gone:
+		default:
+			return m, false
+		}
+	}
+	return m, true
 }
 
 // changed receives after the first look, and when another number of connections counts.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conndrain/conndrain/conntrack"
@@ -87,5 +88,56 @@ func TestMomentEnds(t *testing.T) {
 		} else if got && !(<-j.gone).at.Equal(next.At) {
 			t.Errorf("%s: the moment is not of the latest look", tc.name)
 		}
+	}
+}
+
+// A moment that is old when it is acted on needs a younger look, if one can be had.
+func TestOldMomentIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for _, tc := range []struct {
+		name      string
+		age, cost time.Duration // of the moment, and of each look
+		asks      bool          // a request is in flight by now
+		deadline  time.Duration
+		lasts     bool
+		younger   bool
+		within    time.Duration
+	}{
+		{"a young one", 100 * ms, 0, true, time.Hour, true, false, 0},
+		{"still quiet", 300 * ms, 0, false, time.Hour, true, true, 100 * ms},
+		{"a request by now", 300 * ms, 0, true, time.Hour, false, false, 100 * ms},
+		{"slow looks", 300 * ms, 400 * ms, false, time.Hour, true, true, anotherLook},
+		{"slow looks, and a request", 300 * ms, 400 * ms, true, time.Hour, false, false, anotherLook},
+		{"no look", 300 * ms, time.Minute, true, time.Hour, true, false, anotherLook},
+		{"no look before the deadline", 300 * ms, time.Minute, true, 50 * ms, true, false, 50 * ms},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				take := func(context.Context) (sockdiag.Look, error) {
+					l := sockdiag.Look{At: time.Now(), Listening: []uint16{webPort.Port()}}
+					if tc.asks {
+						l.Sockets = []sockdiag.Socket{{Local: webPort, Peer: visitor, State: sockdiag.Established}}
+					}
+					<-time.After(tc.cost)
+					return l, nil
+				}
+				j := &judge{
+					gone: make(chan moment, 1), changes: make(chan struct{}, 1), rule: requests.ByWide,
+					eyes: looks.NewEyes(looks.Looker{Take: take, Spent: func() time.Duration { return 0 }}, false),
+				}
+				j.allow(true, nil)
+				<-time.After(ms)
+				defer j.start(t.Context())()
+				began := time.Now()
+				m, lasts := j.newest(t.Context(), moment{at: began.Add(-tc.age)}, began.Add(tc.deadline))
+				if took := time.Since(began); lasts != tc.lasts || took > tc.within {
+					t.Errorf("lasts %t after %s, want %t within %s", lasts, took, tc.lasts, tc.within)
+				}
+				if younger := !m.at.Before(began); lasts && younger != tc.younger {
+					t.Errorf("it is of a look of now: %t", younger)
+				}
+			})
+		})
 	}
 }

@@ -126,10 +126,12 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 			case <-ctx.Done():
 			}
 		case <-w.judge.changed():
-		case o := <-w.judge.went():
-			if now := time.Now(); ctx.Err() == nil && now.Before(deadline) {
-				r := w.result(lifecycle.Drained, now.Sub(start), w.counts(), false)
-				r.inFlight = o.Cut
+		case m := <-w.judge.went():
+			m, lasts := w.judge.newest(ctx, m, deadline)
+			counts, now := w.counts(), time.Now()
+			if lasts && ctx.Err() == nil && now.Before(deadline) && w.decide(seen, counts, now).WhenQuiet {
+				r := w.result(lifecycle.Drained, now.Sub(start), counts, false)
+				r.inFlight = m.Cut
 				return r, nil
 			}
 		case o := <-w.opening:

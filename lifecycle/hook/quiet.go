@@ -14,6 +14,10 @@ import (
 // the next one.
 const askAgain = 200 * time.Millisecond
 
+// recent is how long ago the look began at the most that ends a wait alone: where there is
+// little CPU time, much can have happened since.
+const recent = 250 * time.Millisecond
+
 // quiet watches for the moment at which the hook may end by itself, and ends it. It is
 // safe for concurrent use.
 type quiet struct {
@@ -27,6 +31,8 @@ type quiet struct {
 	since      time.Time
 	release    requests.Release
 	peers      looks.Peers
+	// late is set where the latest look would have ended the wait, but was too old.
+	late bool
 	// quietAt is when no request was in flight on any connection last.
 	quietAt time.Time
 	// leaving is set once the moment has come, and is the last word then.
@@ -67,6 +73,8 @@ func (q *quiet) look(s looks.Sight) {
 		q.quietAt = s.At
 	}
 	q.peers.Look(s)
+	again := q.late
+	q.late = false
 	p := q.permission
 	if p == nil || s.Err != nil || s.At.Before(q.since) {
 		return
@@ -75,6 +83,8 @@ func (q *quiet) look(s looks.Sight) {
 	missing := q.peers.Missing(p.Requests, p.Ignored) + q.peers.Missing(p.Strict, p.Ignored) + s.Uncounted(p.Requests, p.Strict)
 	o := q.release.Look(s.At, &permission, stand(s, p), missing)
 	switch {
+	case o.Go && !again && time.Since(s.At) > recent:
+		q.late = true // the next look, which begins now, has to agree
 	case o.Go:
 		q.leaving = &lifecycle.Leaving{Cut: o.Cut}
 		q.end()

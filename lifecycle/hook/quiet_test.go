@@ -454,3 +454,41 @@ func TestLargestPermission(t *testing.T) {
 		}
 	})
 }
+
+// A look that comes late, where there is little CPU time, ends the wait only if the next
+// one agrees, however late that is.
+func TestLateLookNeedsAnother(t *testing.T) {
+	const late, soon = recent + ms, recent
+	busy := []looks.Connection{{Socket: socket("10.244.1.7:8080", two)}}
+	for _, tc := range []struct {
+		name  string
+		looks []looks.Sight
+		took  []time.Duration
+		ends  int // with which look, from 1 on; 0 is not at all
+	}{
+		{"soon enough", make([]looks.Sight, 2), []time.Duration{soon, soon}, 1},
+		{"late", make([]looks.Sight, 1), []time.Duration{late}, 0},
+		{"late, and the next one soon", make([]looks.Sight, 2), []time.Duration{late, soon}, 2},
+		{"late twice", make([]looks.Sight, 2), []time.Duration{late, late}, 2},
+		{"late, and then a request", []looks.Sight{{}, {Counted: busy}, {}}, []time.Duration{late, soon, late}, 0},
+		{"late, and then no look", []looks.Sight{{}, {Err: context.DeadlineExceeded}, {}}, []time.Duration{late, soon, late}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := quiet{end: func() {}}
+				q.permit(&lifecycle.WhenQuiet{})
+				ends := 0
+				for i, s := range tc.looks {
+					s.At = time.Now()
+					<-time.After(tc.took[i])
+					if q.look(s); ends == 0 && q.over() != nil {
+						ends = i + 1
+					}
+				}
+				if ends != tc.ends {
+					t.Errorf("ended with look %d, want %d", ends, tc.ends)
+				}
+			})
+		})
+	}
+}
