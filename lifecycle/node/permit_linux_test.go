@@ -286,7 +286,7 @@ func TestPermissionEnds(t *testing.T) {
 // A helper that is started anew permits nothing before it knows all itself.
 func TestPermissionAfterARestart(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, until("requests"), quick)
+	s := newScene(t, until("requests"), lifecycle.Policy{Settle: 5 * time.Second, SettleMax: 10 * time.Second})
 	j := s.judge(s.connect(s.serve()))
 	s.delete(60)
 	s.withdraw()
