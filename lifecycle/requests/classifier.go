@@ -66,8 +66,9 @@ type connection struct {
 	// those up to base.
 	asked, baseAsked int
 	turns            int
-	// wentOn is set once the current answer has gone on after a rest.
-	wentOn bool
+	// wentOn is set once the current answer has gone on after a rest, paused once one has
+	// on this connection.
+	wentOn, paused bool
 	// unwatched is set if two looks since the last request were too far apart.
 	unwatched bool
 	doubt     doubt

@@ -75,3 +75,56 @@ func TestSilenceBeforeTheFirstLook(t *testing.T) {
 		t.Errorf("%+v, want 59 s of silence", v)
 	}
 }
+
+// An answer that pauses on one connection says nothing of the requests on another one.
+func TestWhichConnectionsAlternate(t *testing.T) {
+	t.Parallel()
+	c := New()
+	short, paused := newLine(1), newLine(2)
+	var v []Verdict
+	at := time.Duration(0)
+	look := func() {
+		v = c.Look(time.Unix(1000, 0).Add(at), []Figures{short.at(at), paused.at(at)})
+		at += lookEvery
+	}
+	rest := func() {
+		for range 5 {
+			look()
+		}
+	}
+	rest()
+	for range enough + 1 {
+		for _, l := range []*line{short, paused} {
+			l.in(at, 100)
+			look()
+			l.out(at, 300)
+		}
+		rest()
+	}
+	if !v[0].Alternates || !v[1].Alternates {
+		t.Errorf("before the pause: %t and %t", v[0].Alternates, v[1].Alternates)
+	}
+	paused.out(at, 300)
+	rest()
+	if !v[0].Alternates || v[1].Alternates {
+		t.Errorf("with a pause on the second: %t and %t, want that of the first alone", v[0].Alternates, v[1].Alternates)
+	}
+}
+
+// A download that pauses at very many places does not keep a port from learning where short answers end.
+func TestPlacesOfPausesAreNoEnds(t *testing.T) {
+	t.Parallel()
+	p := newPort(Wide)
+	for i := range uint64(1000) {
+		p.wentOn(pair{100, i, 1}, true, true)
+	}
+	if got := p.needs(); got != enough {
+		t.Errorf("an answer has to end %d times after 1000 pauses, want %d", got, enough)
+	}
+	for i := range uint64(10 * placesForOne) {
+		p.ended(turn{pair{i, i, 2}, 1}, basis{true, true}, true)
+	}
+	if got, want := p.needs(), 10; got != want {
+		t.Errorf("an answer has to end %d times where it did at many places, want %d", got, want)
+	}
+}

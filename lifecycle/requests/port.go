@@ -3,7 +3,7 @@ package requests
 // enough is how often something has to be seen to be relied on.
 const enough = 3
 
-// placesForOne is how many places make it need one more.
+// placesForOne is how many places where answers ended make it need one more.
 const placesForOne = 16
 
 // maxPairs bounds what is remembered of one port.
@@ -37,6 +37,8 @@ type seen struct {
 type port struct {
 	rule  Rule
 	pairs map[pair]*seen
+	// ends counts the pairs that a request ended once at least.
+	ends int
 	// turns counts those of which all is certain. Only the wide rule keeps what follows:
 	// likely counts those of which it may not be certain where they began, requests are
 	// the sizes of what came in before some rest.
@@ -82,6 +84,9 @@ func (p *port) ended(t turn, from basis, watched bool) {
 	}
 	if s := p.of(t.pair); from.based && s != nil {
 		s.complete++
+		if s.complete == 1 {
+			p.ends++
+		}
 	}
 }
 
@@ -114,9 +119,10 @@ func (p *port) isPart(received uint64) bool {
 	return !known && received > 0 && len(p.requests) < maxPairs
 }
 
-// needs is how often an answer has to have ended at a place. Where there are very many
-// places, one that is the same can be so by chance.
-func (p *port) needs() int { return max(enough, len(p.pairs)/placesForOne) }
+// needs is how often an answer has to have ended at a place. Where answers end at very
+// many places, one that is the same can be so by chance. Where they only pause is no
+// matter: a download to a slow reader does at hundreds.
+func (p *port) needs() int { return max(enough, p.ends/placesForOne) }
 
 // of returns what is known of a pair, or nil where there is no place for it: it is
 // then never relied on.
@@ -149,6 +155,7 @@ func (p *port) forget() {
 	for at, s := range p.pairs {
 		if s.prefix == 0 && s.complete <= 1 {
 			delete(p.pairs, at)
+			p.ends -= s.complete
 		}
 	}
 	if maxPairs-len(p.pairs) < maxPairs/16 {

@@ -17,7 +17,9 @@ type doubt struct {
 func (c *connection) rested(f *Figures, ch change, late bool, p *port) {
 	gained := c.gained()
 	if !ch.in {
-		p.wentOn(gained, c.based, c.wentOn || !c.shakesHands())
+		surely := c.wentOn || !c.shakesHands()
+		c.paused = c.paused || surely
+		p.wentOn(gained, c.based, surely)
 		c.wentOn = true
 		return
 	}

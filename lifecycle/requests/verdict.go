@@ -14,7 +14,7 @@ type Verdict struct {
 	// over, at the most: Endless where its beginning was not seen.
 	Request time.Duration
 	// Alternates is set once several requests were seen to follow an answer on this
-	// connection, while no answer on its port has ever paused.
+	// connection, while none of its answers was ever seen to pause.
 	Alternates bool
 }
 
@@ -41,16 +41,15 @@ func New() *Classifier { return &Classifier{strict: newHistory(Strict), wide: ne
 func (c *Classifier) Look(at time.Time, all []Figures) []Verdict {
 	verdicts := make([]Verdict, len(all))
 	c.strict.look(at, all, func(i int, _ *connection, p *port, class Class) {
-		verdicts[i].Strict, verdicts[i].Alternates = class, !p.paused
+		verdicts[i].Strict = class
 	})
 	c.wide.look(at, all, func(i int, kept *connection, p *port, class Class) {
 		v := &verdicts[i]
 		v.Wide, v.Turns, v.Request = class, kept.turns, Endless
-		v.Alternates = v.Alternates && !p.paused && kept.pace.turns >= enough
 		if !all[i].Known {
-			v.Alternates = false
 			return
 		}
+		v.Alternates = !kept.paused && kept.pace.turns >= enough
 		v.Silent = max(at.Sub(kept.moved), all[i].silent())
 		v.Request = kept.pace.age(at)
 	})
