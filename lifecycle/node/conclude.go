@@ -5,6 +5,7 @@ import (
 
 	"github.com/conndrain/conndrain/conntrack"
 	"github.com/conndrain/conndrain/lifecycle"
+	"github.com/conndrain/conndrain/lifecycle/requests"
 )
 
 // conclude publishes a decision, and tells people where it changes something.
@@ -48,12 +49,22 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 		}
 	case lifecycle.Expired:
 		v.tally.cut(held)
-		v.events.expired(pod, held, left, waited, v.begun, v.unknownBecause(), v.saving.saved(now))
+		v.events.expired(pod, held, v.untold(now), left, waited, v.begun, v.unknownBecause(), v.saving.saved(now))
 	case lifecycle.ReleasedByUser:
 		by, why := v.releasedBy()
 		v.events.released(pod, held, left, waited, v.begun, by, why)
 	default:
 	}
+}
+
+// untold is of how many sessions that hold for their requests nobody could tell whether one
+// was in flight.
+func (v *vigil) untold(now time.Time) int {
+	of := v.judges.classes(now)
+	if of == nil {
+		return 0
+	}
+	return min(max(0, of.Counts[requests.Unknown.String()]), v.apart.requests)
 }
 
 // measure counts what came late, and from when on nothing holds the pod.

@@ -153,10 +153,15 @@ func (e events) deaf(node, address string, why error) {
 		"conndrain-node cannot listen on %s and tries again: %v. End what has the port, or set another one for all of conndrain", address, why)
 }
 
-// expired says what was cut.
-func (e events) expired(pod *corev1.Pod, c conntrack.Counts, left []conntrack.Session, waited time.Duration, begun time.Time, why error, saved time.Duration) {
-	text := fmt.Sprintf("The time was up after %s: %s cut, %d of them active%s: %s",
-		inSeconds(waited), number(c.Blocking(), "session"), c.Active, details(c), peers(left, begun))
+// expired says what was cut, and of how many of those that hold for their requests nobody
+// could tell whether one was in flight.
+func (e events) expired(pod *corev1.Pod, c conntrack.Counts, untold int, left []conntrack.Session, waited time.Duration, begun time.Time, why error, saved time.Duration) {
+	unclear := ""
+	if untold > 0 {
+		unclear = fmt.Sprintf(", of %d nobody could tell whether a request was in flight", untold)
+	}
+	text := fmt.Sprintf("The time was up after %s: %s cut, %d of them active%s%s: %s",
+		inSeconds(waited), number(c.Blocking(), "session"), c.Active, unclear, details(c), peers(left, begun))
 	if !c.Known {
 		text = fmt.Sprintf("The time was up after %s, and what was cut is unknown: the sessions could not be read", inSeconds(waited))
 		if why != nil {

@@ -107,3 +107,35 @@ func TestQuietAt(t *testing.T) {
 		t.Errorf("%s ago, want 1s", got)
 	}
 }
+
+// At the deadline people learn of how many sessions nobody could tell anything: what holds for
+// its sessions is none of them.
+func TestUntold(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		untold   int
+		requests int
+		want     int
+	}{
+		{"nobody tells", -1, 4, 0},
+		{"all are told", 0, 4, 0},
+		{"some are not", 3, 4, 3},
+		{"more than there are", 9, 4, 4},
+		{"fewer than none", -5, 4, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := newVigil()
+			v.apart.requests = tc.requests
+			now := time.Now()
+			if tc.untold != -1 {
+				v.judges.hear(lifecycle.DrainRequest{
+					Can: []string{lifecycle.CanJudge}, Sockets: &lifecycle.SocketList{},
+					Requests: &lifecycle.RequestReport{Counts: map[string]int{"unknown": tc.untold}},
+				}, now)
+			}
+			if got := v.untold(now); got != tc.want {
+				t.Errorf("%d untold, want %d", got, tc.want)
+			}
+		})
+	}
+}

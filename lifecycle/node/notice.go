@@ -117,7 +117,7 @@ func (v *vigil) order(d lifecycle.Decision, o lifecycle.Observation, now time.Ti
 	}
 	if d.Phase == lifecycle.Released && what != nil && lasts(d.Reason) {
 		v.orderedAt = now
-		v.refuse(v.current(), what, "the pod was released as soon as it was sent nothing new, or before")
+		v.refuse(v.current(), what, "the pod was released before that was due (see conndrain.io/notify-after)")
 	}
 	if !held || what == nil {
 		return

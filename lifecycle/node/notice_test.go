@@ -171,7 +171,7 @@ func TestOrder(t *testing.T) {
 		{"only the sidecar", true, hook(lifecycle.CanRequest), draining, nil, noticePatience, draining, true, "a signal needs the exec hook"},
 		{"a hook that can do something else", false, hook(lifecycle.CanJudge), draining, nil, noticePatience, draining, true, "no hook of the pod is able to"},
 		{"released before a hook came", false, hook(lifecycle.CanRequest), draining, nil, 0, released, true, "the pod was released before"},
-		{"released as soon as it was withdrawn", false, nil, lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Drained}, nil, 0, released, false, "the pod was released as soon as"},
+		{"released as soon as it was withdrawn", false, nil, lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Drained}, nil, 0, released, false, "the pod was released before that was due"},
 		{"a hook that is at it", false, nil, draining, told("1"), resultPatience - 1, draining, true, ""},
 		{"a hook that is gone", false, nil, draining, told("1"), resultPatience, draining, true, "has not come back"},
 	} {

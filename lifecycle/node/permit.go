@@ -149,17 +149,23 @@ func (d *drain) leaving() *lifecycle.Leaving {
 }
 
 // ended lets all hooks go where one has gone by itself, unless something came that
-// holds the others.
+// holds the others. Where nothing but a new handshake does, and the pod ends without
+// them, that one's word is how it went: the last deletion of a pod takes all its time.
 func (v *vigil) ended(d lifecycle.Decision) lifecycle.Decision {
 	l := v.leaving()
-	if l == nil || d.Phase == lifecycle.Released {
-		return d
+	if l != nil {
+		v.word = l
 	}
-	if before, _ := v.permission(); before == nil || !d.WhenQuiet {
+	before, _ := v.permission()
+	switch {
+	case d.Reason == lifecycle.Expired && v.word != nil && v.apart.counts.Known && v.apart.all() == 0:
+	case l == nil, d.Phase == lifecycle.Released:
+		return d
+	case before == nil || !d.WhenQuiet:
 		v.judges.gone()
 		v.log.Info("a hook has ended its wait by itself, and something holds the others", "phase", d.Phase.String())
 		return d
 	}
-	v.endedBy = &lifecycle.Leaving{Cut: max(0, min(l.Cut, v.apart.requests))}
+	v.endedBy = &lifecycle.Leaving{Cut: max(0, min(v.word.Cut, v.apart.requests))}
 	return lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Drained}
 }

@@ -192,3 +192,36 @@ func TestUnconfirmed(t *testing.T) {
 		})
 	}
 }
+
+// Where a handshake came beside a hook's last word, and the pod then ended without any hook,
+// it was not its time that was up.
+func TestLastWordBesideAHandshake(t *testing.T) {
+	expired := lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Expired}
+	for _, tc := range []struct {
+		name     string
+		word     bool
+		sessions int
+		known    bool
+		want     lifecycle.Reason
+	}{
+		{"a handshake alone", true, 0, true, lifecycle.Drained},
+		{"no word", false, 0, true, lifecycle.Expired},
+		{"a session that holds", true, 1, true, lifecycle.Expired},
+		{"nobody knows", true, 0, false, lifecycle.Expired},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := newVigil()
+			v.permit(whenQuiet, time.Now())
+			v.apart.sessions, v.apart.requests, v.apart.counts.Known = tc.sessions, 0, tc.known
+			if tc.word {
+				v.leave(lifecycle.Leaving{})
+			}
+			if d := v.ended(lifecycle.Decision{Phase: lifecycle.Settling}); d.Phase != lifecycle.Settling {
+				t.Errorf("%+v while a handshake is under way", d)
+			}
+			if d := v.ended(expired); d.Reason != tc.want {
+				t.Errorf("reason %s in the end, want %s", d.Reason, tc.want)
+			}
+		})
+	}
+}

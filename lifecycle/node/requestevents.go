@@ -20,8 +20,12 @@ func (e events) quiet(pod *corev1.Pod, c conntrack.Counts, cut int, waited time.
 			number(cut, "request"), left, inSeconds(waited))
 		return
 	}
+	on := " on the " + left + " left"
+	if c.Blocking() == 0 {
+		on = ""
+	}
 	e.recorder.Eventf(pod, corev1.EventTypeNormal, reasonDrained,
-		"No request was in flight on the %s left; released %s after the first hook began", left, inSeconds(waited))
+		"No request was in flight%s; released %s after the first hook began", on, inSeconds(waited))
 }
 
 // earlier says what another policy would have saved, where that is worth a word.
@@ -29,7 +33,7 @@ func earlier(saved time.Duration) string {
 	if saved <= 0 {
 		return ""
 	}
-	return fmt.Sprintf(". With conndrain.io/until: requests it would have been released %s earlier, if its clients speak HTTP/1", inSeconds(saved))
+	return fmt.Sprintf(". With conndrain.io/until: requests it would have been released at least %s earlier, if its clients speak HTTP/1", inSeconds(saved))
 }
 
 // unjudged says why a pod is held for its sessions although it asks for less.
