@@ -60,7 +60,7 @@ func (f *targetFlags) addLast(cmd *cobra.Command) {
 // validate returns a usage error for what each flag alone cannot know.
 func (f *targetFlags) validate() error {
 	if len(f.target.Addresses) == 0 {
-		return usagef("--address is missing: name the IP address whose sessions are meant")
+		return usagef("--address is missing: name the IP address whose sessions are meant (only wait --until requests can do without)")
 	}
 	if err := f.target.Validate(); err != nil {
 		return usageError{err}

@@ -19,7 +19,17 @@ func orAlone(open watchOpener, eyes *looks.Eyes, scope sockdiag.Scope) watchOpen
 		case errors.Is(err, conntrack.ErrPermission), errors.Is(err, conntrack.ErrUnsupported), errors.Is(err, conntrack.ErrNotTracking):
 		case err != nil:
 			return nil, err
+		case len(scope.Ports) == 0:
+			return w, nil
+		case w.Counts().Source == conntrack.FromSockets:
+			if err := serves(eyes.Fresh(ctx), scope.Ports, conntrack.ErrNotTracking); err != nil {
+				return nil, errors.Join(err, w.Close())
+			}
+			return w, nil
 		default:
+			if port, ok := unserved(eyes.Fresh(ctx), scope.Ports); ok {
+				return &doubtful{w, port}, nil
+			}
 			return w, nil
 		}
 		if len(scope.Ports) > 0 {
@@ -31,22 +41,36 @@ func orAlone(open watchOpener, eyes *looks.Eyes, scope sockdiag.Scope) watchOpen
 	}
 }
 
+// doubtful is a watch of a port on which nobody listens here, which may be a mistake or
+// that of a rule that leads to another one.
+type doubtful struct {
+	watch
+	port uint16
+}
+
 // serves returns a usage error for a port on which nobody listens and nobody is
 // connected: that there is no session on it may be because another port is the
 // server's, to which a rule of this machine leads. A look that has failed tells
 // nothing. why is why connection tracking, which would know, does not tell.
 func serves(s looks.Sight, ports []uint16, why error) error {
-	if s.Err != nil {
-		return nil //nolint:nilerr // it is what is unknown, which holds
-	}
-	for _, port := range ports {
-		if slices.Contains(s.Listened, port) || slices.ContainsFunc(s.Sockets, func(k sockdiag.Socket) bool { return k.Local.Port() == port }) {
-			continue
-		}
+	if port, ok := unserved(s, ports); ok {
 		return usagef("nobody listens on --port %d here, and only connection tracking could tell where its connections are led: "+
 			"name the port on which the server itself listens, or leave --port out (%w)", port, why)
 	}
 	return nil
+}
+
+// unserved returns a port on which nobody listens and nobody is connected, if there is one.
+func unserved(s looks.Sight, ports []uint16) (uint16, bool) {
+	if s.Err != nil {
+		return 0, false // it is what is unknown, which holds
+	}
+	for _, port := range ports {
+		if !slices.Contains(s.Listened, port) && !slices.ContainsFunc(s.Sockets, func(k sockdiag.Socket) bool { return k.Local.Port() == port }) {
+			return port, true
+		}
+	}
+	return 0, false
 }
 
 // ownPorts is what a person should know who named ports where sockets alone decide.

@@ -30,6 +30,8 @@ type progress struct {
 	began, shown time.Time
 	last         string
 	noted        map[string]bool
+	// requests says that requests are waited for.
+	requests bool
 }
 
 // note says something once, however often it is called with it.
@@ -46,13 +48,19 @@ func (p *progress) note(text string) {
 }
 
 // blindNote is what a person should know of a machine whose table is not whole.
-const blindNote = "connections bypass connection tracking here: this machine's sockets decide " +
-	"(they tell of TCP alone; UDP is not seen, and --idle-after does not apply to them)"
+const (
+	blindNote         = blindNoteRequests + " (they tell of TCP alone; UDP is not seen, and --idle-after does not apply to them)"
+	blindNoteRequests = "connections bypass connection tracking here: this machine's sockets decide"
+)
 
 // show shows where the wait stands, or leaves it if it was shown only just now.
 func (p *progress) show(s status) {
 	if s.counts.Source == conntrack.FromSockets && s.doing == nil {
-		p.note(blindNote)
+		if p.requests {
+			p.note(blindNoteRequests)
+		} else {
+			p.note(blindNote)
+		}
 	}
 	if s.blind != "" {
 		p.note("waiting for the end of all sessions, because nobody can tell whether requests are in flight: " + s.blind)

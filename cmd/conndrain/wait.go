@@ -24,7 +24,7 @@ type waitFlags struct {
 func newWait() *cobra.Command {
 	f := &waitFlags{}
 	cmd := &cobra.Command{
-		Use:   "wait --address IP",
+		Use:   "wait (--address IP | --until requests)",
 		Short: "Wait until the last session of an address has ended, or no request is in flight",
 		Long: `Wait until the last live session of an address has ended, or the timeout is over.
 
@@ -40,7 +40,8 @@ right; without CAP_NET_ADMIN these sockets decide alone, and it says so. --addre
 then be left out. HTTP/2 and gRPC cannot be seen into: use it for HTTP/1.x.
 
 Exit codes: 0 drained, 1 error, 2 usage, 3 expired with something left,
-130 cancelled by SIGINT, SIGTERM or SIGHUP. Progress goes to stderr, the result
+130 cancelled by SIGINT, SIGTERM or SIGHUP. Whoever stops the server afterwards does it
+on 0 and on 3: after 3 there is no more time. Progress goes to stderr, the result
 to stdout; what nobody could know is null in it, and never 0.
 
 Needs CAP_NET_ADMIN in the network namespace that tracks the connections: for a
@@ -54,8 +55,10 @@ pod that is the node's. --until requests needs none.`,
   # both addresses of a dual-stack pod, 5 s without a new session, for a script
   conndrain wait --address 10.244.1.7,fd00:244:1::7 --settle 5s --output json
 
-  # beside a server: until no request is in flight on port 8080, then stop it
-  conndrain wait --until requests --port 8080 --timeout 60s && systemctl stop server`,
+  # beside a server that is out of its load balancer: until no request is in flight on
+  # port 8080, for a minute at most, then stop it
+  conndrain wait --until requests --port 8080 --settle 5s --timeout 60s
+  case $? in 0|3) systemctl stop server;; esac`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,6 +69,7 @@ pod that is the node's. --until requests needs none.`,
 		},
 	}
 	f.targetFlags.add(cmd)
+	cmd.Flags().Lookup("address").Usage += ", but for --until requests"
 	fs := cmd.Flags()
 	f.untilFlags.add(cmd)
 	durationVar(fs, &f.timeout, "timeout", time.Minute, "when to give up; what is left then was cut")
@@ -115,7 +119,7 @@ func runWait(cmd *cobra.Command, f *waitFlags) error {
 		show:    p.show,
 	}
 	if f.until.OfRequests() {
-		w.judge, w.say = f.judge(), p.note
+		w.judge, w.say, p.requests = f.judge(), p.note, true
 	}
 	look, err := f.looker()
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/conndrain/conndrain/conntrack"
@@ -140,9 +141,13 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 				return result{}, o.err
 			}
 			w.watch = o.watch
+			if d, ok := o.watch.(*doubtful); ok {
+				w.watch = d.watch
+				w.say(fmt.Sprintf("nobody listens on port %d here: what a rule of this machine leads there is waited for; if that is a mistake, nothing is", d.port))
+			}
 			if a, ok := o.watch.(*alone); ok {
 				w.sockets = nil // it looks at them itself
-				w.say("source: sockets: this machine's own sockets decide alone: " + a.why.Error())
+				w.say("source: sockets: this machine's own sockets decide alone, as they can (" + a.why.Error() + ")")
 				if len(a.scope.Ports) > 0 {
 					w.say(ownPorts)
 				}
