@@ -121,7 +121,7 @@ bench: build ## conndrain beside `conntrack -L` on large tables (root; ARGS=--qu
 
 # It has a go.mod of its own: gRPC must not become a part of the product.
 .PHONY: bench-requests
-bench-requests: ## requests told from pauses, on nginx, Node.js, gunicorn and Go (root; 6 minutes; ARGS="--looks 1000000 --check")
+bench-requests: ## requests told from pauses, on nginx, Node.js, gunicorn and Go (root; 6 minutes; ARGS="--looks 1000000 --lasts 120s --check": 10)
 	@lifecycle/requests/bench/install.sh
 	@mkdir -p bin && cd lifecycle/requests/bench && CGO_ENABLED=0 $(GO) build -trimpath -o $(CURDIR)/bin/bench-requests .
 	@$(AS_ROOT) bin/bench-requests $(ARGS)

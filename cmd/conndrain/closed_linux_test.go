@@ -86,3 +86,38 @@ func TestWaitUntilRequestsBehindARedirect(t *testing.T) {
 		t.Error("it does not say which port it goes by")
 	}
 }
+
+// A port that was mistyped is refused where the sockets alone decide, and said elsewhere:
+// whoever waits for nothing stops the server at once.
+func TestWaitUntilRequestsAtAPortOfNobody(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		tracked bool
+		exit    int
+		says    string
+	}{
+		{"nothing is tracked", false, 2, "nobody listens on --port 9999"},
+		{"tracked", true, 0, "nobody listens on port 9999"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWeb(t, netlab.LabOptions{Untracked: true})
+			if tc.tracked {
+				if err := w.lab.Pod.Track(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p := start(t, w.lab.Pod, nil, "wait", "--until", "requests", "--port", "9999", "--timeout", "30s")
+			p.exit(t, tc.exit)
+			if !p.stderr.has(tc.says) {
+				t.Errorf("it does not say %q: %s", tc.says, &p.stderr)
+			}
+			served := start(t, w.lab.Pod, nil, "wait", "--until", "requests", "--port", "8080", "--timeout", "30s")
+			served.exit(t, 0)
+			if served.stderr.has("nobody listens") {
+				t.Errorf("it says so of a port that is served: %s", &served.stderr)
+			}
+		})
+	}
+}

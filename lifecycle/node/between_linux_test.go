@@ -145,6 +145,10 @@ func TestHookReturnsBetweenRequests(t *testing.T) {
 			s.says(p, "reason="+string(lifecycle.Drained)+" helper=true")
 			s.eventNaming("Drained: No request was in flight on the ")
 			s.metric(`conndrain_drain_duration_seconds_count{reason="Drained"} 1`)
+			d := s.status().Drains[0]
+			if open := d.Open; open == nil || d.Between == nil || *d.Between == 0 || *d.Between > *open {
+				t.Errorf("its status is %+v, want the open sessions to be between requests", d)
+			}
 		})
 	}
 }

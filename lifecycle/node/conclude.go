@@ -22,6 +22,9 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 	v.sight.notes(v.unknownBecause())
 	if d.Phase == lifecycle.Released {
 		v.sight.closes(left, v.judges.classes(now))
+		if v.endedBy != nil {
+			v.sight.letGo(v.apart.requests - v.endedBy.Cut) // the hook's last look, which nobody reports
+		}
 	}
 	// What is left to the application is not what the pod is held for, nor cut.
 	held := v.apart.counts

@@ -64,6 +64,13 @@ func (s *sight) closes(left []conntrack.Session, of *lifecycle.RequestReport) {
 	s.sessions = nil
 }
 
+// letGo keeps that so many sessions were between two requests at the release.
+func (s *sight) letGo(between int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.between = new(max(0, between))
+}
+
 // peers are those that hold the pod, and how many more there are. between is how many of
 // the open ones have no request in flight, nil where nobody tells.
 func (s *sight) peers(of *lifecycle.RequestReport, now time.Time) (_ []lifecycle.Peer, more int, _ *int) {
