@@ -91,7 +91,7 @@ func newHistory(rule Rule) history {
 }
 
 // look takes in one look at all connections, and tells of each in its order.
-func (h *history) look(at time.Time, all []Figures, tell func(i int, c *connection, p *port, class Class)) {
+func (h *history) look(at time.Time, all []Figures, tell func(i int, c *connection, class Class)) {
 	h.looks++
 	closely := !h.at.IsZero() && at.Sub(h.at) <= closely
 	h.at = at
@@ -111,13 +111,13 @@ func (h *history) look(at time.Time, all []Figures, tell func(i int, c *connecti
 		}
 		kept.lookedAt = h.looks
 		if !f.Known {
-			tell(i, kept, p, Unknown)
+			tell(i, kept, Unknown)
 			continue
 		}
 		kept.take(f, at, p)
 		class := kept.class(h.rule, at, p)
 		kept.accepted = kept.settled && (kept.accepted || class == Between)
-		tell(i, kept, p, class)
+		tell(i, kept, class)
 	}
 	for k, kept := range h.connections {
 		if kept.lookedAt != h.looks {

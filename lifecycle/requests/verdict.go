@@ -40,10 +40,10 @@ func New() *Classifier { return &Classifier{strict: newHistory(Strict), wide: ne
 // have taught is not. Looks have to come in the order of their time.
 func (c *Classifier) Look(at time.Time, all []Figures) []Verdict {
 	verdicts := make([]Verdict, len(all))
-	c.strict.look(at, all, func(i int, _ *connection, p *port, class Class) {
+	c.strict.look(at, all, func(i int, _ *connection, class Class) {
 		verdicts[i].Strict = class
 	})
-	c.wide.look(at, all, func(i int, kept *connection, p *port, class Class) {
+	c.wide.look(at, all, func(i int, kept *connection, class Class) {
 		v := &verdicts[i]
 		v.Wide, v.Turns, v.Request = class, kept.turns, Endless
 		if !all[i].Known {
