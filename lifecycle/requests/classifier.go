@@ -93,7 +93,7 @@ func newHistory(rule Rule) history {
 // look takes in one look at all connections, and tells of each in its order.
 func (h *history) look(at time.Time, all []Figures, tell func(i int, c *connection, class Class)) {
 	h.looks++
-	closely := !h.at.IsZero() && at.Sub(h.at) <= closely
+	watched := !h.at.IsZero() && at.Sub(h.at) <= closely
 	h.at = at
 	for i := range all {
 		f := &all[i]
@@ -106,7 +106,7 @@ func (h *history) look(at time.Time, all []Figures, tell func(i int, c *connecti
 		kept := h.connections[k]
 		untold := kept != nil && kept.seen.IsZero()
 		if kept == nil || f.Known && untold || !f.follows(&kept.last) {
-			kept = begin(f, at, closely && !untold)
+			kept = begin(f, at, watched && !untold)
 			h.connections[k] = kept
 		}
 		kept.lookedAt = h.looks
