@@ -4,7 +4,7 @@
 # Most cases wait most of the time, so that more of them run side by side than there are CPUs.
 .PHONY: e2e
 e2e: e2e-build ## all tests on a real Kubernetes cluster (10 minutes; the first time 20 more, to build it)
-	cd e2e && $(AS_ROOT) go test -count=1 -timeout 40m -parallel 12 ./...
+	cd e2e && $(AS_ROOT) go test -count=1 -timeout 40m -parallel 8 ./...
 
 .PHONY: e2e-build
 e2e-build: ## what a cluster needs: Kubernetes, containerd, Debian for its nodes
