@@ -23,7 +23,11 @@ func (o Observation) NotifyAt(after *time.Duration) time.Time {
 		wait = *after
 	}
 	withdrawn := o.withdrawnAt()
-	return earlier(later(withdrawn, o.LastNew).Add(wait), withdrawn.Add(max(wait, o.Policy.Settle)))
+	due := earlier(later(withdrawn, o.LastNew).Add(wait), withdrawn.Add(max(wait, o.Policy.Settle)))
+	if after == nil && !o.Deadline.IsZero() {
+		due = earlier(due, withdrawn.Add(o.Deadline.Sub(withdrawn)/2)) // late is better than never
+	}
+	return due
 }
 
 // notifySignals are those that an application may be told by. The kernel sends none

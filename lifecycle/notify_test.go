@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -23,12 +24,17 @@ func TestNotifyAt(t *testing.T) {
 		{"always something new, until the quiet time is over", 10, 9, 0, false, nil, 10},
 		{"it is asked for at once", 10, 2, 0, false, length(0), 2},
 		{"it is asked for later than the quiet time", 10, 2, 0, false, length(20), 20},
+		{"hardly any time left", 10, 2, 0, false, nil, 2.5},
+		{"hardly any time left, and it is asked for later", 10, 2, 0, false, length(4), 6},
 		{"routed for longer than the withdrawal may take", 10, 0, 30, true, nil, 33},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := Observation{WithdrawnAt: start, Routed: tc.routed, Policy: Policy{Settle: Seconds(tc.settle)}}
 			if tc.latest > 0 {
 				o.LastNew = at(tc.latest)
+			}
+			if strings.HasPrefix(tc.name, "hardly") {
+				o.Deadline = at(5)
 			}
 			if tc.withdrawBy > 0 {
 				o.WithdrawBy = at(tc.withdrawBy)

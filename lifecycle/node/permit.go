@@ -154,11 +154,15 @@ func (d *drain) leaving() *lifecycle.Leaving {
 func (v *vigil) ended(d lifecycle.Decision) lifecycle.Decision {
 	l := v.leaving()
 	if l != nil {
-		v.word = l
+		cut := max(0, min(l.Cut, v.apart.requests))
+		if v.word != nil {
+			cut = max(cut, v.word.Cut)
+		}
+		v.word = &lifecycle.Leaving{Cut: cut}
 	}
 	before, _ := v.permission()
 	switch {
-	case d.Reason == lifecycle.Expired && v.word != nil && v.apart.counts.Known && v.apart.all() == 0:
+	case d.Reason == lifecycle.Expired && v.word != nil && v.apart.counts.Known && !v.pending && v.apart.all() == 0:
 	case l == nil, d.Phase == lifecycle.Released:
 		return d
 	case before == nil || !d.WhenQuiet:
@@ -166,6 +170,6 @@ func (v *vigil) ended(d lifecycle.Decision) lifecycle.Decision {
 		v.log.Info("a hook has ended its wait by itself, and something holds the others", "phase", d.Phase.String())
 		return d
 	}
-	v.endedBy = &lifecycle.Leaving{Cut: max(0, min(v.word.Cut, v.apart.requests))}
+	v.endedBy = v.word
 	return lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Drained}
 }

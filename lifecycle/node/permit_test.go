@@ -2,6 +2,7 @@ package node
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,6 +206,7 @@ func TestLastWordBesideAHandshake(t *testing.T) {
 		want     lifecycle.Reason
 	}{
 		{"a handshake alone", true, 0, true, lifecycle.Drained},
+		{"a zero that the sockets have not confirmed", true, 0, true, lifecycle.Expired},
 		{"no word", false, 0, true, lifecycle.Expired},
 		{"a session that holds", true, 1, true, lifecycle.Expired},
 		{"nobody knows", true, 0, false, lifecycle.Expired},
@@ -212,15 +214,20 @@ func TestLastWordBesideAHandshake(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			v := newVigil()
 			v.permit(whenQuiet, time.Now())
-			v.apart.sessions, v.apart.requests, v.apart.counts.Known = tc.sessions, 0, tc.known
+			v.apart.sessions, v.apart.requests, v.apart.counts.Known = tc.sessions, 2, tc.known
+			v.pending = strings.HasPrefix(tc.name, "a zero")
 			if tc.word {
-				v.leave(lifecycle.Leaving{})
+				v.leave(lifecycle.Leaving{Cut: 9})
 			}
 			if d := v.ended(lifecycle.Decision{Phase: lifecycle.Settling}); d.Phase != lifecycle.Settling {
 				t.Errorf("%+v while a handshake is under way", d)
 			}
+			v.apart.requests = 0 // they have gone with their container
 			if d := v.ended(expired); d.Reason != tc.want {
 				t.Errorf("reason %s in the end, want %s", d.Reason, tc.want)
+			}
+			if tc.want == lifecycle.Drained && (v.endedBy == nil || v.endedBy.Cut != 2) {
+				t.Errorf("ended by %+v, want the 2 requests that were cut", v.endedBy)
 			}
 		})
 	}

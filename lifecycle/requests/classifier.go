@@ -120,7 +120,7 @@ func (h *history) look(at time.Time, all []Figures, tell func(i int, c *connecti
 		tell(i, kept, class)
 	}
 	for k, kept := range h.connections {
-		if kept.lookedAt != h.looks {
+		if h.looks-kept.lookedAt > 1 { // one look alone can miss a socket
 			delete(h.connections, k)
 		}
 	}
@@ -151,7 +151,7 @@ func (h *history) forgetPorts() {
 // complete turn is the start.
 func begin(f *Figures, at time.Time, fresh bool) *connection {
 	c := &connection{moved: at, missing: f.Known && !f.heard() && f.OutOfOrder > 0}
-	if f.Known && (fresh || f.Received == 0 && f.Written == 0) {
+	if f.Known && (fresh && f.OutOfOrder == 0 || f.Received == 0 && f.Written == 0) {
 		c.based, c.sure, c.baseAsked = true, true, -1 // at no bytes, before the first request
 	}
 	return c
@@ -243,7 +243,7 @@ func (c *connection) class(rule Rule, at time.Time, p *port) Class {
 func (c *connection) between(rule Rule, at time.Time, p *port) bool {
 	s := p.pairs[c.gained()]
 	known := c.based && s != nil && s.prefix == 0
-	c.trusted = known && c.sure && s.strict >= p.needs()
+	c.trusted = known && c.sure && s.strict >= p.needs() && c.gained().requests <= 1
 	switch {
 	case p.refuted:
 		return false

@@ -211,6 +211,7 @@ func TestConnectionsComeAndGo(t *testing.T) {
 		t.Errorf("%+v of a new connection with an old one's addresses", v[0])
 	}
 	c.Look(time.Unix(2001, 0), nil)
+	c.Look(time.Unix(2002, 0), nil)
 	for _, h := range []history{c.strict, c.wide} {
 		if len(h.connections) != 0 || len(h.ports) != 1 {
 			t.Errorf("%d connections and %d ports are kept, want none and one", len(h.connections), len(h.ports))

@@ -186,3 +186,24 @@ func TestConnectionsThatWereUntold(t *testing.T) {
 		}
 	}
 }
+
+// Of a new connection on which a part has overtaken the one before it nobody knows what came with what.
+func TestNewConnectionsWithAHole(t *testing.T) {
+	t.Parallel()
+	for _, hole := range []bool{false, true} {
+		c := New()
+		now := time.Unix(1000, 0)
+		c.Look(now, nil)
+		l := newLine(1)
+		l.in(0, 100)
+		l.out(8*ms, 150)
+		if hole {
+			l.DataReceived++
+			l.OutOfOrder++
+		}
+		c.Look(now.Add(lookEvery), []Figures{l.at(lookEvery)})
+		if based := c.strict.connections[key{l.Local, l.Peer}].based; based == hole {
+			t.Errorf("a hole %t: known from the beginning is %t", hole, based)
+		}
+	}
+}
