@@ -143,7 +143,7 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 			w.watch = o.watch
 			if d, ok := o.watch.(*doubtful); ok {
 				w.watch = d.watch
-				w.say(fmt.Sprintf("nobody listens on port %d here: what a rule of this machine leads there is waited for; if that is a mistake, nothing is", d.port))
+				w.say(fmt.Sprintf("nobody listens on port %d here: only what a rule of this machine leads there is waited for", d.port))
 			}
 			if a, ok := o.watch.(*alone); ok {
 				w.sockets = nil // it looks at them itself

@@ -142,7 +142,7 @@ func TestTokenReviewsAreBounded(t *testing.T) {
 		}
 		// With time for it, all are asked for, and memory is bounded.
 		for n := range 2 * maxReviewed {
-			time.Sleep(time.Second / reviewsPerSecond) //nolint:forbidigo // of the bubble
+			<-time.After(time.Second / reviewsPerSecond)
 			if _, err := i.of(t.Context(), fmt.Sprintf("Bearer later-%d", n)); !errors.Is(err, errRefused) {
 				t.Fatal(err)
 			}
@@ -162,14 +162,14 @@ func TestTokensWhileTheAPIIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		api.err = errors.New("connection refused")
-		time.Sleep(2 * reviewedFor) //nolint:forbidigo // of the bubble
+		<-time.After(2 * reviewedFor)
 		if _, err := i.of(t.Context(), "Bearer t"); err != nil {
 			t.Errorf("a known token got %v", err)
 		}
 		if _, err := i.of(t.Context(), "Bearer other"); !errors.Is(err, api.err) {
 			t.Errorf("an unknown token got %v", err)
 		}
-		time.Sleep(outageFor) //nolint:forbidigo // of the bubble
+		<-time.After(outageFor)
 		if _, err := i.of(t.Context(), "Bearer t"); !errors.Is(err, api.err) {
 			t.Errorf("after a long time a known token got %v", err)
 		}
@@ -179,7 +179,7 @@ func TestTokensWhileTheAPIIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		api.status.Authenticated = false
-		time.Sleep(reviewedFor + time.Second) //nolint:forbidigo // of the bubble
+		<-time.After(reviewedFor + time.Second)
 		if _, err := i.of(t.Context(), "Bearer t"); !errors.Is(err, errRefused) {
 			t.Errorf("a withdrawn token got %v", err)
 		}

@@ -87,8 +87,7 @@ func (c *connection) turnIsPlain(ch change, p *port) bool {
 	if p.turns[turn{pair{ch.received, ch.written, 1}, ch.segments}] >= enough {
 		return true
 	}
-	s := p.pairs[c.gained()]
-	return (s == nil || s.prefix == 0) && ch.segments == 1 && c.turns > 0 && (c.accepted || !p.paused && p.certain >= enough)
+	return ch.segments == 1 && c.turns > 0 && (c.accepted || !p.paused && p.certain >= enough)
 }
 
 // turnIsLikely says that all that has come and gone since the last complete answer is one
