@@ -37,8 +37,9 @@ func newDrains(c Config, work func(context.Context, *drain)) *drains {
 
 // join returns the drain of a pod one of whose hooks started at the given moment,
 // and begins it where there is none. inherited says that the hook did not tell when
-// it started and may have been run before. It is nil when the helper ends.
-func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time, inherited bool) *drain {
+// it started and may have been run before, fallback how long it sleeps where nobody
+// can tell it about sessions (0: it does not say). It is nil when the helper ends.
+func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time, inherited bool, fallback time.Duration) *drain {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.closed {
@@ -47,9 +48,11 @@ func (all *drains) join(ctx context.Context, pod *corev1.Pod, started time.Time,
 	d := all.byUID[pod.UID]
 	if d != nil && !d.over(started) {
 		d.started(started)
+		d.wantsSleep(fallback)
 		return d
 	}
 	d = newDrain(pod, started, inherited, all.config)
+	d.wantsSleep(fallback) // before its work begins: a hook takes an earlier deadline for good
 	all.byUID[pod.UID] = d
 	d.askAfter = later(time.Now(), all.asked[pod.UID].Add(askPause))
 	all.asked[pod.UID] = d.askAfter

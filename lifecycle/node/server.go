@@ -141,14 +141,14 @@ func (s *server) drain(w http.ResponseWriter, r *http.Request) {
 	}
 	elapsed := lifecycle.Seconds(request.ElapsedSeconds)
 	started := arrived.Add(-elapsed)
-	d := s.drains.join(s.life, pod, started, elapsed < justStarted && s.pods.wasTerminating(pod.UID))
+	inherited := elapsed < justStarted && s.pods.wasTerminating(pod.UID)
+	d := s.drains.join(s.life, pod, started, inherited, lifecycle.Seconds(request.FallbackSleepSeconds))
 	if d == nil {
 		w.Header().Set("Retry-After", retryAfter)
 		s.answer(w, http.StatusServiceUnavailable, lifecycle.DrainAnswer{Message: "this helper is ending"})
 		return
 	}
 	s.calls(pod.UID)
-	d.wantsSleep(lifecycle.Seconds(request.FallbackSleepSeconds))
 	defer d.judges.hear(request, arrived)()
 	look := d.hear(request, arrived)
 	defer d.sockets.leave(look)

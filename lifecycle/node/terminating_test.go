@@ -50,13 +50,31 @@ func TestDrainOfAGonePodIsForgotten(t *testing.T) {
 	pod := podWithGrace(60, 60)
 	pod.UID = "uid-1"
 	all.changed(pod, true)
-	if all.join(t.Context(), pod, time.Now(), false) == nil {
+	if all.join(t.Context(), pod, time.Now(), false, 0) == nil {
 		t.Fatal("no drain")
 	}
 	all.close()
 	if n := len(all.byUID) + len(all.asked); n > 0 {
 		t.Errorf("%d entries are left", n)
 	}
+}
+
+// A hook keeps the earliest deadline that it was ever told, so the first one that a
+// drain has counts the hook's own fallback sleep already.
+func TestFirstDeadlineOfASwitchedOffHelper(t *testing.T) {
+	t.Parallel()
+	const fallback = 40 * time.Second
+	deadlines := make(chan time.Time, 1)
+	all := newDrains(Config{Logger: slog.New(slog.DiscardHandler)}, func(_ context.Context, d *drain) {
+		_, until := d.sleepUntil()
+		deadlines <- until
+	})
+	started := time.Now()
+	all.join(t.Context(), podWithGrace(900, 900), started, false, fallback)
+	if got := (<-deadlines).Sub(started); got != fallback {
+		t.Errorf("the deadline was %s after the hook's start, want its fallback sleep of %s", got, fallback)
+	}
+	all.close()
 }
 
 // What a drain came to that was asked for at one moment is for the hooks that had begun
