@@ -179,15 +179,15 @@ func (j *judge) went() <-chan moment {
 }
 
 // newest is a moment or, if that is old by now, the one of a look that begins now; ok is
-// false where that look sees a request. If none comes for so long, the moment has to do.
-// It blocks for anotherLook at the most, and until the deadline.
+// false where that look sees a request, or where none comes for so long. It blocks for
+// anotherLook at the most, and until the deadline.
 func (j *judge) newest(ctx context.Context, m moment, deadline time.Time) (_ moment, ok bool) {
 	if until := time.Now().Add(anotherLook); until.Before(deadline) {
 		deadline = until
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	for time.Since(m.at) > recent {
+	for ok = time.Since(m.at) <= recent; time.Since(m.at) > recent; ok = true {
 		if s := j.eyes.Fresh(ctx); s.At.IsZero() {
 			break // none came
 		}
@@ -197,7 +197,7 @@ func (j *judge) newest(ctx context.Context, m moment, deadline time.Time) (_ mom
 			return m, false
 		}
 	}
-	return m, true
+	return m, ok
 }
 
 // changed receives after the first look, and when another number of connections counts.

@@ -109,8 +109,8 @@ func TestOldMomentIsLookedAtAgain(t *testing.T) {
 		{"a request by now", 300 * ms, 0, true, time.Hour, false, false, 100 * ms},
 		{"slow looks", 300 * ms, 400 * ms, false, time.Hour, true, true, anotherLook},
 		{"slow looks, and a request", 300 * ms, 400 * ms, true, time.Hour, false, false, anotherLook},
-		{"no look", 300 * ms, time.Minute, true, time.Hour, true, false, anotherLook},
-		{"no look before the deadline", 300 * ms, time.Minute, true, 50 * ms, true, false, 50 * ms},
+		{"no look", 300 * ms, time.Minute, false, time.Hour, false, false, anotherLook},
+		{"no look before the deadline", 300 * ms, time.Minute, false, 50 * ms, false, false, 50 * ms},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -66,6 +66,10 @@ type connection struct {
 	// those up to base.
 	asked, baseAsked int
 	turns            int
+	// before is the last turn that surely ended, held set while the strict rule has not
+	// learned from it, and plain once it is certain that this is no handshake any more.
+	before      turn
+	held, plain bool
 	// wentOn is set once the current answer has gone on after a rest, paused once one has
 	// on this connection.
 	wentOn, paused bool
@@ -164,7 +168,7 @@ func (c *connection) take(f *Figures, at time.Time, p *port) {
 	if !first {
 		ch = f.since(&c.last)
 	}
-	c.pace.take(c, ch)
+	c.pace.take(c, ch, p.rule)
 	late := !first && at.Sub(c.seen) > closely
 	c.unwatched = c.unwatched || late
 	c.doubt.open = c.doubt.open && !ch.moved()
@@ -243,7 +247,7 @@ func (c *connection) class(rule Rule, at time.Time, p *port) Class {
 func (c *connection) between(rule Rule, at time.Time, p *port) bool {
 	s := p.pairs[c.gained()]
 	known := c.based && s != nil && s.prefix == 0
-	c.trusted = known && c.sure && s.strict >= p.needs() && c.gained().requests <= 1
+	c.trusted = known && c.sure && s.strict >= p.needs() && c.gained().requests <= 1 && !c.pace.perhaps
 	switch {
 	case p.refuted:
 		return false
@@ -251,7 +255,7 @@ func (c *connection) between(rule Rule, at time.Time, p *port) bool {
 		return true
 	case p.paused || c.turns < enough:
 		return false
-	case known && s.complete >= p.needs() && s.certain > 0:
+	case known && s.complete >= p.needs() && s.certain > 0 && (rule == Wide || s.certain >= p.needs()):
 		return true
 	case rule != Wide || p.certain < enough:
 		return false

@@ -74,17 +74,23 @@ func (c *connection) decideOrder(f *Figures, ch change, at time.Time, p *port) o
 // noRequest says that no request came last in the look that moved: one that is not
 // answered is acknowledged by a segment without data.
 func (c *connection) noRequest(f *Figures, at time.Time) bool {
+	return f.Pure == c.pureBefore && c.longAgo(f, at)
+}
+
+// longAgo says that a request that came in the look that moved would have been
+// acknowledged by now.
+func (c *connection) longAgo(f *Figures, at time.Time) bool {
 	limit := max(acknowledgedWithin, time.Duration(turnsOfRoundTrip*float64(f.RoundTrip)))
-	return f.Pure == c.pureBefore && at.Sub(c.moved) >= limit
+	return at.Sub(c.moved) >= limit
 }
 
 // turnIsPlain says that the change was one request and its answer, and not an
 // answer's end and a request.
 func (c *connection) turnIsPlain(ch change, p *port) bool {
-	if !c.settled || ch.retransmitted {
+	if !c.settled || c.mayShakeHands() || ch.retransmitted || p.rule == Strict && !c.accepted {
 		return false
 	}
-	if p.turns[turn{pair{ch.received, ch.written, 1}, ch.segments}] >= enough {
+	if p.turns[turn{pair{ch.received, ch.written, 1}, ch.segments}] >= p.needs() && (ch.segments == 1 || p.rule == Wide) {
 		return true
 	}
 	return ch.segments == 1 && c.turns > 0 && (c.accepted || !p.paused && p.certain >= enough)

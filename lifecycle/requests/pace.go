@@ -25,7 +25,7 @@ type pace struct {
 
 // take takes in a look at the connection, before that does. What came in after an
 // answer is a new request: the client would have waited for more of it otherwise.
-func (p *pace) take(c *connection, ch change) {
+func (p *pace) take(c *connection, ch change, rule Rule) {
 	if ch.moved() && p.perhaps {
 		if !c.settled {
 			p.asked++
@@ -39,10 +39,13 @@ func (p *pace) take(c *connection, ch change) {
 	if before || ch.written >= leastAnswer {
 		p.turns++
 		p.began = c.seen
-		p.perhaps = !before && ch.segments == 1 && ch.sent == 1
-		if !p.perhaps {
+		p.perhaps = (c.order == owing || c.interim(&c.last)) && ch.segments == 1 && ch.sent == 1 && c.last.heard()
+		if !p.perhaps && (c.last.heard() || ch.segments > 1) {
 			p.asked++
 		}
+	}
+	if rule == Strict && ch.out && ch.segments > 1 && ch.sent > 1 {
+		p.asked++ // there may have been a whole turn between
 	}
 	if !c.last.heard() && !c.missing {
 		p.began = c.seen // the first one

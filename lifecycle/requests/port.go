@@ -102,6 +102,13 @@ func (p *port) surely(t turn, from basis) {
 		note(p.likely, t)
 	}
 	if from.sure {
+		p.strictly(t)
+	}
+}
+
+// strictly notes of such a rest that it is certain as well where the turn began.
+func (p *port) strictly(t turn) {
+	if s := p.of(t.pair); s != nil {
 		s.strict++
 		note(p.turns, t)
 	}

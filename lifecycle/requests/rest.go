@@ -11,16 +11,22 @@ type doubt struct {
 	open bool
 	turn
 	basis
+	// handshake is set if it may have been one, surely if what was sent was no answer to
+	// it where it was not to the request, and alone if the request was one segment.
+	handshake, surely, alone bool
 }
 
 // rested learns from what ended a rest.
 func (c *connection) rested(f *Figures, ch change, late bool, p *port) {
-	gained := c.gained()
+	gained, surely := c.gained(), c.wentOn || !c.shakesHands()
 	if !ch.in {
-		surely := c.wentOn || !c.shakesHands()
-		c.paused = c.paused || surely
-		p.wentOn(gained, c.based, surely)
-		c.wentOn = true
+		c.goesOn(gained, c.based, surely, p)
+		return
+	}
+	alone := ch.sent > 0 && f.Unsent == 0 && !ch.retransmitted && ch.segments == 1 && !ch.ahead
+	if alone && f.SinceReceived < f.SinceSent {
+		c.goesOn(gained, c.based, surely, p)
+		c.asksAgain()
 		return
 	}
 	c.wentOn = false
@@ -33,33 +39,53 @@ func (c *connection) rested(f *Figures, ch change, late bool, p *port) {
 	certain := !c.guessed && (!ch.out || !ch.acknowledged || ch.sent == 1 && (f.SinceReceived > f.SinceSent || f.onItsWay()))
 	was := basis{c.based, c.sure}
 	p.ended(t, was, !c.unwatched)
+	handshake := c.mayShakeHands()
+	c.plain = c.plain || c.trusted && handshake
 	if c.based {
 		c.turns++
 	}
 	c.base, c.baseAsked, c.assumed = c.last, c.asked, false
 	if certain {
-		p.surely(t, was)
+		c.teach(p, t, was, handshake)
 	}
-	c.doubt = doubt{open: !certain && !c.guessed && ch.sent == 1, turn: t, basis: was}
+	c.doubt = doubt{
+		open: !certain && !c.guessed && ch.sent == 1, turn: t, basis: was,
+		handshake: handshake, surely: surely, alone: alone,
+	}
 	in := ch.out && f.SinceReceived < f.SinceSent // came last, and perhaps alone
 	c.sure = certain || c.trusted && !in && !c.guessed
 	c.based = c.sure || !in && (c.accepted || !p.paused && !late)
 }
 
-// resolve learns from a turn whose request and answer have come in one look and in
-// one tick, as soon as it is known which came first.
-func (c *connection) resolve(f *Figures, at time.Time, p *port) {
-	if !c.doubt.open || c.order != answered || !c.noRequest(f, at) {
-		return
-	}
-	c.doubt.open = false
-	c.based, c.sure = true, true
-	p.surely(c.doubt.turn, c.doubt.basis)
+// goesOn learns from an answer that went on after a rest.
+func (c *connection) goesOn(at pair, based, surely bool, p *port) {
+	c.paused = c.paused || surely
+	p.wentOn(at, based, surely)
+	c.wentOn = true
 }
 
-// shakesHands says that the rest before can be one within TLS's handshake: the
-// server's last words in it can come while it works on the first request.
-func (c *connection) shakesHands() bool { return c.turns == 0 && c.brought > 1 }
+// asksAgain takes in a request of which it is not known where the answer before it ended.
+func (c *connection) asksAgain() { c.based, c.sure, c.wentOn = false, false, false }
+
+// resolve learns from a turn whose request and answer have come in one look and in
+// one tick, as soon as it is known which came first. It takes a look at which nothing
+// has moved since.
+func (c *connection) resolve(f *Figures, at time.Time, p *port) {
+	d := &c.doubt
+	switch {
+	case !d.open:
+	case d.alone && f.Pure > c.last.Pure && f.DataReceived == c.last.DataReceived && !c.longAgo(f, at):
+		// The kernel acknowledges a request that is not answered.
+		d.open = false
+		c.goesOn(d.pair, d.based, d.surely, p)
+		c.asksAgain()
+		c.order, c.ambiguous, c.sinceIn = owing, false, f.Written
+	case c.order == answered && c.noRequest(f, at):
+		d.open = false
+		c.based, c.sure = true, true
+		c.teach(p, d.turn, d.basis, d.handshake)
+	}
+}
 
 // misses notes whether a part of a request has come before what belongs ahead of it.
 // That teaches nothing, unless some of it came in its place and nothing went out: then
@@ -72,7 +98,7 @@ func (c *connection) misses(f *Figures, ch change) {
 		c.missing = true
 	}
 	if ch.ahead && (ch.out || !ch.in) && c.settled {
-		c.based, c.sure, c.wentOn = false, false, false
+		c.asksAgain()
 	}
 	switch {
 	case c.seen.IsZero() && f.heard():

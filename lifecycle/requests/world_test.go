@@ -3,6 +3,7 @@ package requests
 import (
 	"container/heap"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -30,10 +31,10 @@ func (e *events) Pop() any {
 // traffic is what the clients and the server of one port do. The likelihoods are
 // those of one request.
 type traffic struct {
-	requests, answers []uint64
+	sizes, answers []uint64
 	// chunked requests of one size get parts parts of another, a pause apart.
 	chunked       float64
-	request, part uint64
+	streams, part uint64
 	parts         int
 	pause         time.Duration
 	// continued are those that wait for a "100 Continue", slow those that the server
@@ -43,6 +44,10 @@ type traffic struct {
 	probed, torn float64
 	think        []time.Duration
 	roundTrip    time.Duration
+	// tls has a handshake before all requests, and each connection is closed after so many
+	// requests; 0 is never.
+	tls  bool
+	life int
 	// late is how likely a look comes late, and every how far the others are apart.
 	late  float64
 	every time.Duration
@@ -56,6 +61,7 @@ type world struct {
 	events events
 	order  int
 	lines  []*truth
+	peers  uint16
 }
 
 // truth is a connection of which it is known whether a request is in flight.
@@ -64,6 +70,7 @@ type truth struct {
 	flight bool
 	heard  int // what came in so far
 	owed   bool
+	asked  int
 }
 
 // newWorld makes up a world. No turn has the sizes of a part of another answer, though
@@ -77,10 +84,10 @@ func newWorld(seed uint64) *world {
 		return 0
 	}
 	for range 1 + w.IntN(3) {
-		w.requests = append(w.requests, pick(w, 100, 100, 200, uint64(300)))
+		w.sizes = append(w.sizes, pick(w, 100, 100, 200, uint64(300)))
 		w.answers = append(w.answers, pick(w, 100, 200, 300, 300, 600, uint64(20_000)))
 	}
-	w.chunked, w.request, w.part = perhaps(1), pick(w, 50, uint64(150)), pick(w, 100, 300, uint64(450))
+	w.chunked, w.streams, w.part = perhaps(1), pick(w, 50, uint64(150)), pick(w, 100, 300, uint64(450))
 	w.parts, w.pause = 2+w.IntN(3), pick(w, 100*ms, 300*ms, 500*ms)
 	w.continued, w.slow, w.lost, w.probed, w.torn = perhaps(1), perhaps(1), perhaps(0.4), perhaps(0.4), perhaps(0.3)
 	w.think = pick(w, []time.Duration{0}, []time.Duration{0, ms}, []time.Duration{pause},
@@ -92,13 +99,41 @@ func newWorld(seed uint64) *world {
 	if w.chunked == 0 {
 		w.late = perhaps(0.5)
 	}
-	for i := range 1 + w.IntN(3) {
-		l := &truth{line: newLine(uint16(i + 1))}
-		l.Pure, l.RoundTrip = 1, w.roundTrip // the handshake's
-		w.lines = append(w.lines, l)
-		w.ask(l)
+	w.tls, w.life = w.likely(0.25), pick(w, 0, 0, 2, 4, 10)
+	for range 1 + w.IntN(3) {
+		w.connect()
 	}
 	return w
+}
+
+// connect is a new connection and all that follows from it.
+func (w *world) connect() {
+	w.peers++
+	l := &truth{line: newLine(w.peers)}
+	l.Pure, l.RoundTrip = 1, w.roundTrip // the handshake's
+	w.lines = append(w.lines, l)
+	if !w.tls {
+		w.ask(l)
+		return
+	}
+	const hello, certificate, finished, tickets = 517, 1500, 80, 250
+	w.receive(l, hello)
+	w.after(pick(w, 0, ms, 3*ms), func() {
+		w.send(l, certificate)
+		w.after(w.roundTrip+pick(w, 0, ms, 5*ms), func() {
+			if w.likely(0.3) {
+				w.request(l, finished) // with the first request
+			} else {
+				w.receive(l, finished)
+				w.ask(l)
+			}
+			w.after(0, func() { w.send(l, tickets) })
+		})
+	})
+}
+
+func (w *world) disconnect(l *truth) {
+	w.lines = slices.DeleteFunc(w.lines, func(other *truth) bool { return other == l })
 }
 
 func pick[T any](w *world, all ...T) T { return all[w.IntN(len(all))] }
@@ -135,36 +170,39 @@ func (w *world) run(limit time.Duration, look func(at time.Duration, all []Figur
 
 // ask is a client's next request, and all that follows from it.
 func (w *world) ask(l *truth) {
-	w.after(pick(w, w.think...)+time.Duration(w.IntN(4000))*time.Microsecond, func() {
-		l.flight = true
-		size, respond := pick(w, w.requests...), func() { w.respond(l) }
-		if w.likely(w.chunked) {
-			size, respond = w.request, func() { w.stream(l, w.parts) }
-		}
-		if !w.likely(w.continued) {
-			w.body(l, size, respond)
-			return
-		}
-		w.receive(l, 200)
-		w.after(pick(w, 0, ms), func() {
-			w.send(l, 25)
-			w.after(w.roundTrip+pick(w, ms, 300*ms), func() { w.body(l, size, respond) })
-		})
-	})
+	w.after(pick(w, w.think...)+time.Duration(w.IntN(4000))*time.Microsecond, func() { w.request(l, 0) })
 	if w.likely(w.probed) {
 		w.after(pick(w, ms, 50*ms), func() { probe(0).do(l.line, w.now) })
 	}
 }
 
+// request comes with so many bytes before it in its first segment.
+func (w *world) request(l *truth, before uint64) {
+	l.flight = true
+	size, respond := pick(w, w.sizes...), func() { w.respond(l) }
+	if w.likely(w.chunked) {
+		size, respond = w.streams, func() { w.stream(l, w.parts) }
+	}
+	if !w.likely(w.continued) {
+		w.body(l, before, size, respond)
+		return
+	}
+	w.receive(l, before+200)
+	w.after(pick(w, 0, ms), func() {
+		w.send(l, 25)
+		w.after(w.roundTrip+pick(w, ms, 300*ms), func() { w.body(l, 0, size, respond) })
+	})
+}
+
 // body is a request that comes, in one or two segments.
-func (w *world) body(l *truth, size uint64, then func()) {
-	whole := func() { w.receive(l, size); then() }
+func (w *world) body(l *truth, before, size uint64, then func()) {
+	whole := func() { w.receive(l, before+size); then() }
 	switch {
-	case w.likely(w.torn):
+	case before == 0 && w.likely(w.torn):
 		tooEarly(0).do(l.line, w.now)
 		w.after(pick(w, ms, 30*ms, pause), whole)
 	case w.likely(0.15):
-		w.receive(l, size/2)
+		w.receive(l, before+size/2)
 		w.after(pick(w, 0, ms, 30*ms, 300*ms), func() { w.receive(l, size-size/2); then() })
 	default:
 		whole()
@@ -208,7 +246,14 @@ func (w *world) stream(l *truth, parts int) {
 
 func (w *world) over(l *truth) {
 	l.flight = false
-	w.after(w.roundTrip, func() { w.ask(l) })
+	l.asked++
+	w.after(w.roundTrip, func() {
+		if w.life == 0 || l.asked < w.life {
+			w.ask(l)
+			return
+		}
+		w.after(pick(w, 0, 100*ms), func() { w.disconnect(l); w.connect() })
+	})
 }
 
 // send is what the server says, which the client acknowledges a round trip later.
