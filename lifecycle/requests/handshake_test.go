@@ -2,14 +2,19 @@ package requests
 
 import "testing"
 
-// greet is a new connection on which TLS's handshake has been seen up to the client's
-// last word.
+// greet is a new connection on which TLS's handshake has come up to before the client's
+// last word, and was seen to rest there.
 func (s *sight) greet() int {
-	s.lines = append(s.lines, newLine(uint16(100+len(s.lines))))
-	i := len(s.lines) - 1
-	s.look(lookEvery)
-	s.watch(i, request(ms, 517), answer(3*ms, 1500))
+	i := s.connect()
+	s.watch(i, request(ms, 517), answer(3*ms, 1500), nothing(3*lookEvery))
 	return i
+}
+
+// connect is a new connection.
+func (s *sight) connect() int {
+	s.lines = append(s.lines, newLine(uint16(100+len(s.lines))))
+	s.look(lookEvery)
+	return len(s.lines) - 1
 }
 
 // The head of a first request comes with the client's last word, which the server answers
@@ -48,29 +53,52 @@ func TestTicketsBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// A first request that is repeated is no handshake, which is learned from at once.
-func TestFirstTurnsThatRepeat(t *testing.T) {
+// What may have been a handshake teaches the strict rule nothing before it is repeated, or
+// known from other turns.
+func TestWhatMayBeAHandshake(t *testing.T) {
 	t.Parallel()
+	hello, other := turns(1, 517, 1500), turns(1, 60, 80)
+	twice := func(in, out uint64) []step {
+		return []step{request(pause, in/2), request(20*ms, in/2), answer(10*ms, out), nothing(40 * ms)}
+	}
 	for _, tc := range []struct {
-		name string
-		in   []uint64
-		want Class
+		name   string
+		turns  [][]step
+		strict int // how often the strict rule has seen 100 bytes in and 300 out
 	}{
-		{"the same", []uint64{100, 100}, Between},
-		{"others", []uint64{100, 120}, Unknown},
+		{"the first request", [][]step{turns(1, 100, 300)}, 1},
+		{"the first request in two segments", [][]step{twice(100, 300)}, 0},
+		{"after a hello", [][]step{hello, turns(1, 100, 300)}, 0},
+		{"twice after a hello", [][]step{hello, turns(2, 100, 300)}, 2},
+		{"not twice in turn", [][]step{hello, turns(1, 100, 300), other, turns(1, 100, 300)}, 1},
+		{"the fourth turn", [][]step{hello, other, turns(1, 60, 90), turns(1, 100, 300)}, 1},
+		{"after many segments", [][]step{hello, repeat(9, request(20*ms, 10)), {answer(10*ms, 80), nothing(40 * ms)}, turns(1, 100, 300)}, 1},
+		{"after one that repeats the first", [][]step{turns(2, 60, 80), turns(1, 100, 300)}, 1},
 	} {
 		s := newSight(0)
-		var v Verdict
-		for n := range 4 {
-			s.lines = append(s.lines, newLine(uint16(n+1)))
-			s.look(lookEvery)
-			for _, in := range tc.in {
-				v = s.watch(n, request(pause, in), answer(10*ms, 300), nothing(40*ms))
-			}
-			s.watch(n, request(pause, 999), answer(10*ms, 999))
+		i := s.connect()
+		for _, steps := range tc.turns {
+			s.watch(i, steps...)
 		}
-		if v.Strict != tc.want {
-			t.Errorf("%s: %s at the second turn of the fourth connection, want %s", tc.name, v.Strict, tc.want)
+		s.watch(i, request(pause, 999))
+		if got := s.c.strict.ports[8080].pairs[pair{100, 300, 1}]; got == nil || got.strict != tc.strict {
+			t.Errorf("%s: %+v, want %d for certain", tc.name, got, tc.strict)
 		}
+	}
+}
+
+// Where the first request is one that is known from other connections, it is no hello, and
+// what follows is learned from.
+func TestFirstTurnThatIsKnown(t *testing.T) {
+	t.Parallel()
+	s := newSight(0)
+	for range 4 {
+		s.watch(s.connect(), append(turns(1, 70, 80), turns(3, 100, 300)...)...)
+	}
+	i := s.connect()
+	s.watch(i, append(turns(1, 77, 88), append(turns(1, 100, 300), turns(1, 111, 333)...)...)...)
+	s.watch(i, request(pause, 999))
+	if got := s.c.strict.ports[8080].pairs[pair{111, 333, 1}]; got == nil || got.strict != 1 {
+		t.Errorf("%+v of the turn after a known one, want one for certain", got)
 	}
 }

@@ -14,21 +14,29 @@ func TestLastPartAndNextRequest(t *testing.T) {
 		steps []step
 		later []step
 		want  bool
+		class Class
 	}{
-		{"the request came later", []step{answer(tick, 300), request(2*tick, 100)}, nil, true},
-		{"the request was not answered", []step{answer(tick, 300), request(0, 100)}, []step{acknowledgement(40 * ms)}, true},
-		{"acknowledged long afterwards", []step{answer(tick, 300), request(0, 100)}, []step{acknowledgement(pause)}, false},
-		{"the answer came later", []step{request(tick, 100), answer(2*tick, 300)}, nil, false},
-		{"sent again", []step{again(tick), request(2*tick, 100), answer(0, 0)}, nil, false},
-		{"two requests", []step{request(tick, 100), answer(0, 300), request(2*tick, 100)}, nil, false},
+		{"the request came later", []step{answer(tick, 300), request(2*tick, 100)}, nil, true, Owes},
+		{"the request was not answered", []step{answer(tick, 300), request(0, 100)}, []step{acknowledgement(40 * ms)}, true, Owes},
+		{"acknowledged long afterwards", []step{answer(tick, 300), request(0, 100)}, []step{acknowledgement(pause)}, false, Between},
+		{"acknowledged, but because more came", []step{answer(tick, 300), request(0, 100)}, []step{nothing(20 * ms), probe(20 * ms)}, false, Between},
+		{"the answer came later", []step{request(tick, 100), answer(2*tick, 300)}, nil, false, Unknown},
+		{"two requests", []step{request(tick, 100), answer(0, 300), request(2*tick, 100)}, nil, false, Owes},
 	} {
 		s := newSight(1)
 		s.watch(0, turns(4, 100, 300)...)
 		s.watch(0, request(pause, 100), answer(10*ms, 300), nothing(pause))
-		s.blink(0, ms, tc.steps...)
-		s.watch(0, tc.later...)
-		if paused := s.c.wide.ports[8080].paused; paused != tc.want {
-			t.Errorf("%s: paused %t, want %t", tc.name, paused, tc.want)
+		v := s.blink(0, ms, tc.steps...)
+		if tc.later != nil {
+			v = s.watch(0, tc.later...)
+		}
+		if paused := s.c.wide.ports[8080].paused; paused != tc.want || v.Wide != tc.class {
+			t.Errorf("%s: paused %t, want %t; %s, want %s", tc.name, paused, tc.want, v.Wide, tc.class)
+		}
+		// Where that request began is not known, so that its answer teaches no place.
+		s.watch(0, answer(ms, 700), nothing(pause), request(ms, 999), nothing(lookEvery))
+		if _, taught := s.c.wide.ports[8080].pairs[pair{100, 700, 1}]; tc.want && taught {
+			t.Errorf("%s: the next answer was learned from", tc.name)
 		}
 	}
 }

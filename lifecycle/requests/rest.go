@@ -23,8 +23,9 @@ func (c *connection) rested(f *Figures, ch change, late bool, p *port) {
 		c.goesOn(gained, c.based, surely, p)
 		return
 	}
-	alone := ch.sent > 0 && f.Unsent == 0 && !ch.retransmitted && ch.segments == 1 && !ch.ahead
-	if alone && f.SinceReceived < f.SinceSent {
+	alone := ch.segments == 1
+	if alone && ch.sent > 0 && f.SinceReceived < f.SinceSent {
+		// The one segment of it came after what was sent.
 		c.goesOn(gained, c.based, surely, p)
 		c.asksAgain()
 		return
