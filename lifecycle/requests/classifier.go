@@ -58,10 +58,9 @@ type connection struct {
 	// last look at which it was settled.
 	trusted bool
 	// base is where the last complete answer ended; based is false before the first, and
-	// assumed set if that was an unresolved rest.
+	// while that is not known.
 	base Figures
 	basis
-	assumed bool
 	// asked are the requests up to the last look but for the first of all, baseAsked
 	// those up to base.
 	asked, baseAsked int
@@ -177,9 +176,7 @@ func (c *connection) take(f *Figures, at time.Time, p *port) {
 	case ch.moved() && c.settled && (ch.in || f.Established):
 		c.rested(f, ch, late, p)
 	case ch.in && !ch.out && c.unresolved:
-		// It may be in the middle of a request: good enough to learn sizes by.
-		c.base, c.baseAsked = c.last, c.asked
-		c.based, c.sure, c.assumed = !p.paused, false, true
+		c.based, c.sure = false, false // it may be in the middle of a request
 	}
 	c.misses(f, ch)
 	c.order = c.decideOrder(f, ch, at, p)

@@ -48,7 +48,8 @@ func TestTurnsThatAreLikely(t *testing.T) {
 		{"another size of the request", steps(taught, untold[:2], []step{request(160*ms, 900), acknowledgement(0), answer(0, 300)}, rest), Unknown, Unknown},
 		{"another size of the answer", steps(taught, untold[:4], []step{answer(0, 200)}, rest), Unknown, Unknown},
 		{"in three segments", steps(taught, untold[:2], []step{request(80*ms, 500), request(80*ms, 500), acknowledgement(0), answer(0, 300)}, rest), Unknown, Unknown},
-		{"after one that was told just now", steps(repeat(6, append(inTwo(0), told...)...), untold, rest), Unknown, Between},
+		{"only after such as were not told", steps(repeat(6, append(inTwo(0), told...)...), untold, rest), Unknown, Unknown},
+		{"after some that followed one that was told", steps(repeat(4, append(inTwo(0), append(told, told...)...)...), untold, rest), Unknown, Between},
 		{"the first part is a request of its own, too", steps(taught, repeat(3, request(pause, 100), answer(10*ms, 70)), untold, rest), Unknown, Unknown},
 		{"at work on the first part, after turns without a pause", steps(taught, untold[:2], repeat(4, oneAfterAnother...), rest), Unknown, Unknown},
 		{"the same, from the middle of a request to that of the next", steps(taught, untold[:2], oneAfterAnother, []step{

@@ -104,6 +104,6 @@ func (c *connection) turnIsPlain(ch change, p *port) bool {
 // the middle of one request to the middle of the next are the same, too; and the strict
 // rule does not go by it, nor does any once an answer has paused.
 func (c *connection) turnIsLikely(f *Figures, ch change, p *port) bool {
-	return p.rule == Wide && !p.paused && c.based && !c.assumed && ch.segments == 1 && !ch.retransmitted &&
+	return p.rule == Wide && !p.paused && c.based && ch.segments == 1 && !ch.retransmitted &&
 		p.isPart(c.gained().received) && p.likely[c.turnTo(f, c.pace.asked)] >= p.needs()
 }

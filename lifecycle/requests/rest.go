@@ -45,7 +45,7 @@ func (c *connection) rested(f *Figures, ch change, late bool, p *port) {
 	if c.based {
 		c.turns++
 	}
-	c.base, c.baseAsked, c.assumed = c.last, c.asked, false
+	c.base, c.baseAsked = c.last, c.asked
 	if certain {
 		c.teach(p, t, was, handshake)
 	}
