@@ -46,10 +46,13 @@ func TestTicketsBeforeTheAnswer(t *testing.T) {
 	i := s.greet()
 	s.watch(i, request(20*ms, 140), answer(0, 250), nothing(600*ms))
 	s.blink(i, ms, answer(2*ms, 205), request(0, 60))
-	for _, step := range []step{nothing(lookEvery), acknowledgement(lookEvery), nothing(pause)} {
-		if v := s.watch(i, step); v.Strict == Between || v.Wide == Between {
-			t.Fatalf("strict %s, wide %s with a request in flight", v.Strict, v.Wide)
+	for n := range 5 { // and so on: the client asks again as soon as it has an answer
+		for _, step := range []step{nothing(lookEvery), nothing(lookEvery)} {
+			if v := s.watch(i, step); v.Strict == Between || v.Wide == Between {
+				t.Fatalf("strict %s, wide %s with request %d in flight", v.Strict, v.Wide, n+2)
+			}
 		}
+		s.blink(i, ms, answer(2*ms, 205), request(0, 60))
 	}
 }
 
@@ -71,6 +74,7 @@ func TestWhatMayBeAHandshake(t *testing.T) {
 		{"after a hello", [][]step{hello, turns(1, 100, 300)}, 0},
 		{"twice after a hello", [][]step{hello, turns(2, 100, 300)}, 2},
 		{"not twice in turn", [][]step{hello, turns(1, 100, 300), other, turns(1, 100, 300)}, 1},
+		{"after a hello, and told later", [][]step{hello, turns(1, 100, 300), {nothing(pause), atOnce(request(0, 50), answer(0, 400)), nothing(pause)}}, 0},
 		{"the fourth turn", [][]step{hello, other, turns(1, 60, 90), turns(1, 100, 300)}, 1},
 		{"after many segments", [][]step{hello, repeat(9, request(20*ms, 10)), {answer(10*ms, 80), nothing(40 * ms)}, turns(1, 100, 300)}, 1},
 		{"after one that repeats the first", [][]step{turns(2, 60, 80), turns(1, 100, 300)}, 1},

@@ -33,11 +33,22 @@ func TestLastPartAndNextRequest(t *testing.T) {
 		if paused := s.c.wide.ports[8080].paused; paused != tc.want || v.Wide != tc.class {
 			t.Errorf("%s: paused %t, want %t; %s, want %s", tc.name, paused, tc.want, v.Wide, tc.class)
 		}
-		// Where that request began is not known, so that its answer teaches no place.
-		s.watch(0, answer(ms, 700), nothing(pause), request(ms, 999), nothing(lookEvery))
-		if _, taught := s.c.wide.ports[8080].pairs[pair{100, 700, 1}]; tc.want && taught {
-			t.Errorf("%s: the next answer was learned from", tc.name)
+		kept := s.c.wide.connections[key{s.lines[0].Local, s.lines[0].Peer}]
+		if tc.want && (kept.based || kept.sinceIn != kept.last.Written) {
+			t.Errorf("%s: the request begins at a known place: %t; what came before counts as its answer: %t", tc.name, kept.based, kept.sinceIn != kept.last.Written)
 		}
+	}
+}
+
+// An acknowledgement that comes between two looks far apart can be that of a probe.
+func TestAcknowledgedAtSomeTime(t *testing.T) {
+	t.Parallel()
+	s := newSight(1)
+	s.watch(0, turns(4, 100, 300)...)
+	s.blink(0, ms, nothing(pause), answer(0, 300), request(0, 100))
+	s.lines[0].acknowledge()
+	if s.look(150 * ms); s.c.wide.ports[8080].paused {
+		t.Error("taken for a pause")
 	}
 }
 

@@ -1,0 +1,107 @@
+package requests
+
+import "testing"
+
+// The strict rule goes by what is certain, and by one request at a time.
+func TestHowMuchIsCertain(t *testing.T) {
+	t.Parallel()
+	place := pair{100, 300, 1}
+	for _, tc := range []struct {
+		name         string
+		seen         seen
+		change       func(*connection)
+		strict, wide bool
+	}{
+		{"all of it", seen{complete: 3, certain: 3, strict: 3}, nil, true, true},
+		{"where it ended", seen{complete: 3, certain: 3}, nil, true, true},
+		{"where it ended, too seldom", seen{complete: 9, certain: 2}, nil, false, true},
+		{"nothing", seen{complete: 9}, nil, false, false},
+		{"of a connection with few turns", seen{complete: 3, certain: 3, strict: 3}, func(c *connection) { c.turns = 2 }, true, true},
+		{"where it ended, of a connection with few turns", seen{complete: 3, certain: 3}, func(c *connection) { c.turns = 2 }, false, false},
+		{"whether it was one request", seen{complete: 3, certain: 3, strict: 3}, func(c *connection) { c.turns, c.pace.perhaps = 2, true }, false, false},
+		{"that it were two requests", seen{complete: 3, certain: 3, strict: 3}, func(c *connection) { c.turns, c.baseAsked = 2, -1 }, false, false},
+	} {
+		for rule, want := range map[Rule]bool{Strict: tc.strict, Wide: tc.wide} {
+			c := &connection{basis: basis{true, true}, turns: 3, asked: 1, last: Figures{Received: 100, Written: 300}}
+			if tc.change != nil {
+				tc.change(c)
+			}
+			p := newPort(rule)
+			*p.of(c.gained()) = tc.seen
+			if got := c.between(rule, c.moved, p); got != want {
+				t.Errorf("%s is certain of %v: between by rule %d: %t, want %t", tc.name, place, rule, got, want)
+			}
+		}
+	}
+}
+
+// What came and went in one tick is one turn where the port is known to have such turns
+// and the connection rested after an answer.
+func TestWhenATurnIsPlain(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name         string
+		times, ends  int // that turn was seen, places where answers end
+		segments     uint32
+		accepted     bool
+		turns        int
+		strict, wide bool
+	}{
+		{"known", 3, 1, 1, true, 9, true, true},
+		{"known, in two segments", 3, 1, 2, true, 9, false, true},
+		{"not known", 0, 1, 1, true, 9, true, true},
+		{"not known, in two segments", 0, 1, 2, true, 9, false, false},
+		{"known, after a rest that was not", 3, 1, 1, false, 9, false, true},
+		{"not known, nor the rest", 0, 1, 1, false, 9, false, false},
+		{"too seldom for so many places, in two segments", 3, 4 * placesForOne, 2, true, 9, false, false},
+		{"perhaps a handshake", 3, 1, 1, true, 2, false, false},
+	} {
+		for rule, want := range map[Rule]bool{Strict: tc.strict, Wide: tc.wide} {
+			p := newPort(rule)
+			p.ends = tc.ends
+			p.turns[turn{pair{100, 300, 1}, tc.segments}] = tc.times
+			c := &connection{settled: true, accepted: tc.accepted, turns: tc.turns}
+			if got := c.turnIsPlain(change{in: true, out: true, received: 100, written: 300, segments: tc.segments, sent: 1}, p); got != want {
+				t.Errorf("%s: by rule %d %t, want %t", tc.name, rule, got, want)
+			}
+		}
+	}
+}
+
+// How many requests have begun, as far as it is known.
+func TestRequestsThatHaveBegun(t *testing.T) {
+	t.Parallel()
+	both := change{in: true, out: true, received: 100, written: 300, segments: 1, sent: 1}
+	several := both
+	several.segments, several.sent = 2, 2
+	halves := both
+	halves.segments = 2
+	large := both
+	large.sent = 2
+	spoken := Figures{Received: 100, DataReceived: 1, Written: 300, DataSent: 1}
+	for _, tc := range []struct {
+		name         string
+		connection   connection
+		change       change
+		strict, wide int
+		perhaps      bool
+	}{
+		{"after an answer", connection{last: spoken, order: answered}, both, 1, 1, false},
+		{"a part, or another one", connection{last: spoken, order: owing}, both, 0, 0, true},
+		{"nobody knows what it was at", connection{last: spoken, order: undecided}, both, 1, 1, false},
+		{"a part that was asked for, in an order that is not known", connection{last: spoken, sinceIn: 290, order: undecided}, both, 0, 0, true},
+		{"the first of all", connection{}, both, 0, 0, false},
+		{"the first of all, and perhaps the second", connection{}, halves, 1, 1, false},
+		{"several at once", connection{last: spoken, order: answered}, several, 2, 1, false},
+		{"in two segments", connection{last: spoken, order: answered}, halves, 1, 1, false},
+		{"with a large answer", connection{last: spoken, order: answered}, large, 1, 1, false},
+	} {
+		for rule, want := range map[Rule]int{Strict: tc.strict, Wide: tc.wide} {
+			c := tc.connection
+			c.pace.take(&c, tc.change, rule)
+			if c.pace.asked != want || c.pace.perhaps != tc.perhaps {
+				t.Errorf("%s: %d by rule %d, perhaps another %t; want %d, %t", tc.name, c.pace.asked, rule, c.pace.perhaps, want, tc.perhaps)
+			}
+		}
+	}
+}
