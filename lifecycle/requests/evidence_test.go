@@ -68,6 +68,28 @@ func TestWhenATurnIsPlain(t *testing.T) {
 	}
 }
 
+// Nor is it perhaps a handshake where that is over.
+func TestPlainConnection(t *testing.T) {
+	t.Parallel()
+	c := &connection{turns: 1}
+	if !c.mayShakeHands() {
+		t.Error("a new connection can not shake hands")
+	}
+	c.plain = true
+	if c.mayShakeHands() {
+		t.Error("one that is plain can")
+	}
+	// What is learned from later has to have begun somewhere known, too.
+	p := newPort(Strict)
+	same := turn{pair{100, 300, 1}, 1}
+	c = &connection{}
+	c.teach(p, same, basis{true, false}, true)
+	c.teach(p, same, basis{true, false}, true)
+	if s := p.pairs[same.pair]; s.certain != 2 || s.strict != 0 {
+		t.Errorf("%+v of two turns whose beginning is not known for certain", *s)
+	}
+}
+
 // How many requests have begun, as far as it is known.
 func TestRequestsThatHaveBegun(t *testing.T) {
 	t.Parallel()
