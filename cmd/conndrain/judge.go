@@ -26,6 +26,8 @@ type judge struct {
 	release requests.Release
 	peers   looks.Peers
 	last    looks.Sight
+	// late is set if the last look has shown a moment, but began long ago when it had.
+	late bool
 	// looked is set after the first look. counting is how many connections count, by the
 	// last one that did not fail.
 	looked   bool
@@ -48,7 +50,8 @@ const (
 // moment is one without a request, or with few of them.
 type moment struct {
 	requests.Outcome
-	// at is when the look began that shows it.
+	// at is when the look began that shows it; where the one before has shown it, too, when
+	// it ended.
 	at time.Time
 }
 
@@ -84,7 +87,12 @@ func (j *judge) look(s looks.Sight) {
 	}
 	o := j.release.Look(s.At, permission, counted, j.unseen(s))
 	j.forget()
-	if o.Go {
+	again := j.late
+	j.late = o.Go && !again && time.Since(s.At) > recent
+	switch {
+	case o.Go && again:
+		j.gone <- moment{o, time.Now()}
+	case o.Go && !j.late:
 		j.gone <- moment{o, s.At} // there is room: nobody else sends
 	}
 	j.count(s)

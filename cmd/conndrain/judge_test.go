@@ -107,7 +107,7 @@ func TestOldMomentIsLookedAtAgain(t *testing.T) {
 		{"a young one", 100 * ms, 0, true, time.Hour, true, false, 0},
 		{"still quiet", 300 * ms, 0, false, time.Hour, true, true, 100 * ms},
 		{"a request by now", 300 * ms, 0, true, time.Hour, false, false, 100 * ms},
-		{"slow looks", 300 * ms, 400 * ms, false, time.Hour, true, true, anotherLook},
+		{"slow looks, of which two have to agree", 300 * ms, 400 * ms, false, time.Hour, false, false, anotherLook},
 		{"slow looks, and a request", 300 * ms, 400 * ms, true, time.Hour, false, false, anotherLook},
 		{"no look", 300 * ms, time.Minute, false, time.Hour, false, false, anotherLook},
 		{"no look before the deadline", 300 * ms, time.Minute, false, 50 * ms, false, false, 50 * ms},
@@ -136,6 +136,64 @@ func TestOldMomentIsLookedAtAgain(t *testing.T) {
 				}
 				if younger := !m.at.Before(began); lasts && younger != tc.younger {
 					t.Errorf("it is of a look of now: %t", younger)
+				}
+			})
+		})
+	}
+}
+
+// Where each look takes long, the next one may come only much later: two that agree do.
+func TestSlowLooksEndAWait(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for _, tc := range []struct {
+		name       string
+		cost       time.Duration // of a look, in CPU time
+		takes      time.Duration
+		asks, want bool
+	}{
+		{"very many sockets", 260 * ms, 280 * ms, false, true},
+		{"little CPU time", 55 * ms, 500 * ms, false, true},
+		{"a request at every other look", 55 * ms, 500 * ms, true, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var spent time.Duration
+				looked := 0
+				take := func(context.Context) (sockdiag.Look, error) {
+					l := sockdiag.Look{At: time.Now(), Listening: []uint16{webPort.Port()}}
+					if looked++; tc.asks && looked%2 == 0 {
+						l.Sockets = []sockdiag.Socket{{Local: webPort, Peer: visitor, State: sockdiag.Established}}
+					}
+					<-time.After(tc.takes)
+					spent += tc.cost
+					return l, nil
+				}
+				j := &judge{
+					gone: make(chan moment, 1), changes: make(chan struct{}, 1), rule: requests.ByWide,
+					eyes: looks.NewEyes(looks.Looker{Take: take, Spent: func() time.Duration { return spent }}, false),
+				}
+				j.allow(true, nil)
+				<-time.After(ms)
+				defer j.start(t.Context())()
+				deadline := time.Now().Add(2 * time.Minute)
+				over := time.After(time.Until(deadline))
+				for {
+					select {
+					case m := <-j.went():
+						if _, lasts := j.newest(t.Context(), m, deadline); !lasts {
+							continue
+						}
+						if !tc.want {
+							t.Error("the wait has ended")
+						}
+						return
+					case <-over:
+						if tc.want {
+							t.Error("the wait has not ended")
+						}
+						return
+					}
 				}
 			})
 		})

@@ -72,11 +72,11 @@ type connection struct {
 	// wentOn is set once the current answer has gone on after a rest, paused once one has
 	// on this connection.
 	wentOn, paused bool
-	// unwatched is set if two looks since the last request were too far apart.
-	unwatched bool
-	doubt     doubt
-	pace      pace
-	lookedAt  uint64
+	// apart is how far two looks since the last request were apart at the most.
+	apart    time.Duration
+	doubt    doubt
+	pace     pace
+	lookedAt uint64
 }
 
 // history is what is kept of the connections of one network namespace under one
@@ -168,17 +168,24 @@ func (c *connection) take(f *Figures, at time.Time, p *port) {
 		ch = f.since(&c.last)
 	}
 	c.pace.take(c, ch, p.rule)
-	late := !first && at.Sub(c.seen) > closely
-	c.unwatched = c.unwatched || late
+	var since time.Duration // the look before
+	if !first {
+		since = at.Sub(c.seen)
+	}
+	late := since > closely
+	if !c.settled {
+		c.apart = max(c.apart, since)
+	}
 	c.doubt.open = c.doubt.open && !ch.moved()
-	// What a server sends with its FIN, such as TLS's goodbye, ends no pause.
+	// Neither does what a server sends with its FIN, such as TLS's goodbye, end a pause, nor a
+	// client that gives up an answer.
 	switch {
-	case ch.moved() && c.settled && (ch.in || f.Established):
+	case ch.moved() && c.settled && f.Established:
 		c.rested(f, ch, late, p)
 	case ch.in && !ch.out && c.unresolved:
 		c.based, c.sure = false, false // it may be in the middle of a request
 	}
-	c.misses(f, ch)
+	c.misses(f, ch, p)
 	c.order = c.decideOrder(f, ch, at, p)
 	c.countFrom(f, ch, p)
 	if ch.moved() || ch.ahead {
@@ -191,7 +198,7 @@ func (c *connection) take(f *Figures, at time.Time, p *port) {
 		c.resolve(f, at, p)
 	}
 	if ch.in {
-		c.unwatched = late
+		c.apart = since
 	}
 	still := !c.seen.IsZero() && !ch.moved()
 	c.resting = still && c.order == answered && f.rests()
@@ -257,5 +264,6 @@ func (c *connection) between(rule Rule, at time.Time, p *port) bool {
 	case rule != Wide || p.certain < enough:
 		return false
 	}
-	return p.unpaused >= unpausedTurns || at.Sub(c.moved) >= leastSilence
+	still := at.Sub(c.moved)
+	return still >= leastSilence || p.pausesLess(still)
 }

@@ -242,7 +242,7 @@ func TestForgettingIsBounded(t *testing.T) {
 	// What has no place is not learned of.
 	at := turn{segments: 1}
 	at.received, at.written = 8, 9
-	p.ended(at, basis{true, true}, true)
+	p.ended(at, basis{true, true}, 0)
 	p.surely(at, basis{true, true})
 	p.wentOn(at.pair, true, true)
 	if len(p.pairs) > maxPairs || p.turns[at] != 0 || !p.paused {
@@ -280,7 +280,7 @@ func TestLearningIsBounded(t *testing.T) {
 	t.Parallel()
 	p := newPort(Wide)
 	for i := range uint64(3 * maxPairs) {
-		p.ended(turn{pair{i, i, 1}, 1}, basis{true, true}, true)
+		p.ended(turn{pair{i, i, 1}, 1}, basis{true, true}, 0)
 	}
 	p.wentOn(pair{7, 7, 1}, true, true)
 	for i := range uint64(3 * maxPairs) {

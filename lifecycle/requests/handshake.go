@@ -11,8 +11,9 @@ const (
 // the next request. Where that turn may have been of a handshake, the strict rule learns
 // from it as soon as the next one is the same, since a handshake does not repeat itself.
 func (c *connection) teach(p *port, t turn, was basis, handshake bool) {
-	c.plain = c.plain || t.pair == c.before.pair
-	if c.plain && c.held {
+	same := t.pair == c.before.pair
+	c.plain = c.plain || same
+	if same && c.held {
 		p.strictly(c.before)
 	}
 	c.before, c.held = t, handshake && !c.plain && was.sure

@@ -122,7 +122,7 @@ func TestPlacesOfPausesAreNoEnds(t *testing.T) {
 		t.Errorf("an answer has to end %d times after 1000 pauses, want %d", got, enough)
 	}
 	for i := range uint64(10 * placesForOne) {
-		p.ended(turn{pair{i, i, 2}, 1}, basis{true, true}, true)
+		p.ended(turn{pair{i, i, 2}, 1}, basis{true, true}, 0)
 	}
 	if got, want := p.needs(), 10; got != want {
 		t.Errorf("an answer has to end %d times where it did at many places, want %d", got, want)

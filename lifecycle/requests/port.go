@@ -1,5 +1,7 @@
 package requests
 
+import "time"
+
 // enough is how often something has to be seen to be relied on.
 const enough = 3
 
@@ -8,6 +10,11 @@ const placesForOne = 16
 
 // maxPairs bounds what is remembered of one port.
 const maxPairs = 4096
+
+// watched are how far apart looks are at the most that are of a kind: those of a hook,
+// those of a sidecar that learns, and those of a busy machine. A pause that is shorter
+// than looks are apart is not seen.
+var watched = [...]time.Duration{30 * time.Millisecond, 60 * time.Millisecond, closely}
 
 // pair is what a connection has gained from one complete answer to a moment at
 // which it rested: bytes in and bytes out, and by how many requests, where it was not
@@ -45,12 +52,13 @@ type port struct {
 	turns, likely map[turn]int
 	requests      map[uint64]struct{}
 	// paused is set for good once an answer went on after a rest, unpaused counts the
-	// turns since the last time, and certain those turns of which it is certain that
-	// the answer did not go on before the next request.
+	// turns since the last time, by how closely they were watched, and certain those turns
+	// of which it is certain that the answer did not go on before the next request.
 	paused bool
 	// interim is set for good once something was sent that is less than an answer.
-	interim           bool
-	unpaused, certain int
+	interim  bool
+	unpaused [len(watched)]int
+	certain  int
 	// refuted is set for good once a server went on where answers had ended before.
 	refuted bool
 	// full is how many new pairs are turned away before it is tried again to forget some.
@@ -68,7 +76,7 @@ func newPort(rule Rule) *port {
 // perhaps before the first one.
 func (p *port) wentOn(at pair, based, surely bool) {
 	if surely {
-		p.paused, p.unpaused = true, 0
+		p.paused, p.unpaused = true, [len(watched)]int{}
 	}
 	if s := p.of(at); based && s != nil {
 		p.refuted = p.refuted || s.certain >= enough && s.prefix == 0
@@ -76,11 +84,13 @@ func (p *port) wentOn(at pair, based, surely bool) {
 	}
 }
 
-// ended notes that a request ended a rest, whatever came before it. watched says that
-// the answer would have been seen to pause.
-func (p *port) ended(t turn, from basis, watched bool) {
-	if watched {
-		p.unpaused++
+// ended notes that a request ended a rest, whatever came before it. apart is how far the
+// looks were apart at the most that would have seen the answer pause.
+func (p *port) ended(t turn, from basis, apart time.Duration) {
+	for i, limit := range watched {
+		if apart <= limit {
+			p.unpaused[i]++
+		}
 	}
 	if s := p.of(t.pair); from.based && s != nil {
 		s.complete++
@@ -88,6 +98,16 @@ func (p *port) ended(t turn, from basis, watched bool) {
 			p.ends++
 		}
 	}
+}
+
+// pausesLess says that answers were seen not to pause for so long.
+func (p *port) pausesLess(still time.Duration) bool {
+	for i, limit := range watched {
+		if p.unpaused[i] >= unpausedTurns && (i == 0 || still >= limit) {
+			return true
+		}
+	}
+	return false
 }
 
 // surely notes of a rest that ended that nothing came before the request.

@@ -39,7 +39,7 @@ func (c *connection) rested(f *Figures, ch change, late bool, p *port) {
 	// request acknowledges all output before it. A guess teaches no order.
 	certain := !c.guessed && (!ch.out || !ch.acknowledged || ch.sent == 1 && (f.SinceReceived > f.SinceSent || f.onItsWay()))
 	was := basis{c.based, c.sure}
-	p.ended(t, was, !c.unwatched)
+	p.ended(t, was, c.apart)
 	handshake := c.mayShakeHands()
 	c.plain = c.plain || c.trusted && handshake
 	if c.based {
@@ -91,10 +91,10 @@ func (c *connection) resolve(f *Figures, at time.Time, p *port) {
 // misses notes whether a part of a request has come before what belongs ahead of it.
 // That teaches nothing, unless some of it came in its place and nothing went out: then
 // it surely ended the rest, however much of it is still to come.
-func (c *connection) misses(f *Figures, ch change) {
+func (c *connection) misses(f *Figures, ch change, p *port) {
 	switch {
 	case ch.in:
-		c.missing, c.unclear = false, ch.ahead && ch.out
+		c.missing, c.unclear = false, ch.out && (ch.ahead || c.mayBeAskedOn(f, ch, p))
 	case ch.ahead:
 		c.missing = true
 	}
@@ -107,6 +107,17 @@ func (c *connection) misses(f *Figures, ch change) {
 	case ch.in || ch.ahead:
 		c.brought += max(1, ch.segments)
 	}
+}
+
+// mayBeAskedOn says that what went out is perhaps the answer to what was owed before, and a
+// "100 Continue" to a request that has only begun. It is not where all of it is one turn
+// that the port is known to have. The wide rule takes it for one answer in two segments.
+func (c *connection) mayBeAskedOn(f *Figures, ch change, p *port) bool {
+	if p.rule == Wide || c.order == answered || c.seen.IsZero() || ch.sent < 2 {
+		return false
+	}
+	s := p.pairs[c.turnTo(f, c.baseAsked+1).pair]
+	return !c.based || s == nil || s.strict < p.needs()
 }
 
 // countFrom notes from where on what is sent counts as sent since the last request.

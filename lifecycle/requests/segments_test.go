@@ -64,7 +64,7 @@ func TestProbesTeachNothing(t *testing.T) {
 	c := New()
 	classes(Wide, c, newLine(1), steps([]step{request(pause, 100), answer(10*ms, 500)}, repeat(30, probe(pause)), []step{nothing(pause)}))
 	for _, h := range []history{c.strict, c.wide} {
-		if p := h.ports[8080]; len(p.pairs) != 0 || p.certain != 0 || p.unpaused != 0 {
+		if p := h.ports[8080]; len(p.pairs) != 0 || p.certain != 0 || p.unpaused != [len(watched)]int{} {
 			t.Errorf("%+v", *p)
 		}
 	}
@@ -139,7 +139,7 @@ func TestALostBeginningTeachesNothing(t *testing.T) {
 	c := New()
 	turn := []step{tooEarly(pause), request(pause, 100), answer(10*ms, 300)}
 	classes(Strict, c, newLine(1), steps([]step{request(pause, 100), answer(10*ms, 300)}, repeat(20, turn...), []step{nothing(pause)}))
-	if p := c.strict.ports[8080]; len(p.pairs) != 0 || len(p.turns) != 0 || p.certain != 0 || p.unpaused != 0 {
+	if p := c.strict.ports[8080]; len(p.pairs) != 0 || len(p.turns) != 0 || p.certain != 0 || p.unpaused != [len(watched)]int{} {
 		t.Errorf("%+v", *p)
 	}
 }
