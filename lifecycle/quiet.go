@@ -41,8 +41,10 @@ const MaxQuietPeers = 20000
 
 // Leaving is a hook's last word: it ends its wait by itself, by a WhenQuiet.
 type Leaving struct {
-	// Cut counts the requests that were in flight all the same.
-	Cut int `json:"cut"`
+	// Cut counts the requests that were in flight all the same, Untold the ones of them
+	// that were perhaps none, since nobody could tell.
+	Cut    int `json:"cut"`
+	Untold int `json:"untold,omitempty"`
 }
 
 // RequestReport is what a pod's connections are doing, as its hook sees it.

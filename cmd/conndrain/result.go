@@ -28,7 +28,9 @@ type result struct {
 	requests bool
 	doing    map[requests.Class]int
 	inFlight int
-	blind    string
+	// untold are those of inFlight of which nobody could tell.
+	untold int
+	blind  string
 	// left are sessions that still blocked when the time was up.
 	left []conntrack.Session
 }

@@ -68,15 +68,24 @@ func (r result) drained(subject, waited string) string {
 
 // betweenRequests says why sessions that live on did not hold.
 func (r result) betweenRequests(subject, waited string) string {
-	left := r.counts.Blocking()
-	switch r.inFlight {
-	case 0:
-		return fmt.Sprintf("Drained: after %s no request is in flight on the %s of %s", waited, plural(left, "session"), subject)
-	case 1:
-		return fmt.Sprintf("Drained: after %s one request is in flight on the %s of %s, which began less than a second ago: there was no moment without one", waited, plural(left, "session"), subject)
+	left := plural(r.counts.Blocking(), "session")
+	if r.inFlight == 0 {
+		return fmt.Sprintf("Drained: after %s no request is in flight on the %s of %s", waited, left, subject)
 	}
-	return fmt.Sprintf("Drained: after %s %d requests are in flight on the %s of %s, which began less than a second ago: there was no moment without one",
-		waited, r.inFlight, plural(left, "session"), subject)
+	var how string
+	switch surely := r.inFlight - r.untold; surely {
+	case 0:
+		how = "no request is known to be in flight"
+	case 1:
+		how = "one request is in flight"
+	default:
+		how = fmt.Sprintf("%d requests are in flight", surely)
+	}
+	text := fmt.Sprintf("Drained: after %s %s on the %s of %s", waited, how, left, subject)
+	if r.untold > 0 {
+		text += fmt.Sprintf(", of %d of which nobody can tell", r.untold)
+	}
+	return text + ": there was no moment without one (--busy-after)"
 }
 
 // whatHeld says what a release did not wait for.

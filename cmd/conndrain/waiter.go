@@ -132,7 +132,7 @@ func (w *waiter) wait(ctx context.Context) (result, error) {
 			counts, now := w.counts(), time.Now()
 			if lasts && ctx.Err() == nil && now.Before(deadline) && w.decide(seen, counts, now).WhenQuiet {
 				r := w.result(lifecycle.Drained, now.Sub(start), counts, false)
-				r.inFlight = m.Cut
+				r.inFlight, r.untold = m.Cut, m.Untold
 				return r, nil
 			}
 		case o := <-w.opening:

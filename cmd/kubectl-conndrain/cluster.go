@@ -90,7 +90,7 @@ func (p *plugin) helpers(ctx context.Context, c *cluster, node string) ([]helper
 	switch {
 	case len(byNode) > 0:
 	case node != "":
-		return nil, fmt.Errorf("node %s has no helper to ask: the hooks of its pods go by the pods' own sockets until there is one. kubectl -n %s get pods -o wide shows where helpers run",
+		return nil, fmt.Errorf("node %s has no helper to ask (for a pod write pod/%[1]s): the hooks of its pods go by the pods' own sockets until there is one. kubectl -n %[2]s get pods -o wide shows where helpers run",
 			node, p.helperNamespace)
 	default:
 		return nil, fmt.Errorf("there is no helper in namespace %s: is conndrain installed? --helper-namespace says where", p.helperNamespace)

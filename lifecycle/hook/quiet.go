@@ -86,7 +86,7 @@ func (q *quiet) look(s looks.Sight) {
 	case o.Go && !again && time.Since(s.At) > recent:
 		q.late = true // the next look, which begins now, has to agree
 	case o.Go:
-		q.leaving = &lifecycle.Leaving{Cut: o.Cut}
+		q.leaving = &lifecycle.Leaving{Cut: o.Cut, Untold: o.Untold}
 		q.end()
 	case o.Unlisted > 0 && !q.asked.IsZero() && time.Since(q.asked) >= askAgain:
 		q.askNow()

@@ -43,8 +43,8 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 	case lifecycle.Drained:
 		switch {
 		case v.endedBy != nil:
-			v.tally.cuts.WithLabelValues("active").Add(float64(v.endedBy.Cut))
-			v.events.quiet(pod, held, v.endedBy.Cut, waited)
+			v.tally.cuts.WithLabelValues("active").Add(float64(v.endedBy.Cut - v.endedBy.Untold))
+			v.events.quiet(pod, held, *v.endedBy, v.apart.left, waited)
 		case v.settingsNow().Until.Only(lifecycle.UntilWithdrawn):
 			v.events.withdrawn(pod, c, waited)
 		default:

@@ -108,8 +108,11 @@ func details(c conntrack.Counts) string {
 // application, and what another policy would have saved.
 func (e events) drained(pod *corev1.Pod, c conntrack.Counts, left int, waited, saved time.Duration) {
 	text := "The last session has ended"
-	if c.Peak == 0 {
+	switch {
+	case c.Peak == 0:
 		text = "There was no session"
+	case left > 0:
+		text = "The last session that was waited for has ended"
 	}
 	if c.New > 0 {
 		text += fmt.Sprintf(", %d began during the drain", c.New)

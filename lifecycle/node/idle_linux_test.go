@@ -42,7 +42,7 @@ func TestIdleSessionIsJudged(t *testing.T) {
 		s.withdraw()
 		idle(j, c)
 		j.leaves(1)
-		s.eventNaming("Drained: 1 request cut on 1 session, ")
+		s.eventNaming("Drained: 1 request cut on the 1 session left, ")
 		s.metric(`conndrain_sessions_cut_total{activity="active"} 1`)
 	})
 	t.Run("to the deadline", func(t *testing.T) {

@@ -33,10 +33,11 @@ type notice struct {
 	// with is the mark that the one came with which was to send the request.
 	with string
 	told map[string]*toldHook // by mark
-	// unmarked is set once a hook was told that gives no mark back, again once one was
-	// that may have been told by another helper.
-	unmarked, again bool
-	results         int
+	// unmarked is set once a hook was told that gives no mark back, foreign once one has come
+	// with a mark that is not of this helper, and again once one was told after that: it may
+	// have been told by the helper before.
+	unmarked, foreign, again bool
+	results                  int
 }
 
 // toldHook are the marks that a hook may come with: it has had the last answer, or not.
@@ -72,13 +73,14 @@ func (n *notice) owed(c *caller) bool {
 // answered notes that the hook is answered with a mark, and with the order or without.
 // The drain's mutex is held.
 func (n *notice) answered(c *caller, mark string, order bool, now time.Time) {
+	n.foreign = n.foreign || c.mark != "" && c.had.IsZero()
 	if n.what == nil {
 		return
 	}
 	if order {
 		n.given++
 		n.last, n.with = now, c.mark
-		n.again = n.again || c.mark != "" && c.had.IsZero()
+		n.again = n.again || n.foreign
 	}
 	if n.what.Signal == "" {
 		return

@@ -64,6 +64,31 @@ func TestNotice(t *testing.T) {
 	}
 }
 
+// A hook that comes with a mark of another helper may have been told by that one, whenever
+// this one tells it again.
+func TestNoticeAfterARestart(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		mark string // of the first request to this helper
+		had  bool   // that mark is this helper's
+		want bool
+	}{{"another helper's", "old", false, true}, {"none", "", false, false}, {"this helper's", "0", true, false}} {
+		n := &notice{}
+		first := caller{can: []string{lifecycle.CanRequest}, looks: true, mark: tc.mark}
+		if tc.had {
+			first.had = time.Now()
+		}
+		n.answered(&first, "1", n.owed(&first), time.Now())
+		n.what = &lifecycle.Notify{Method: "POST", Scheme: "http", Port: 8080, Path: "/"} // due now
+		second := caller{can: first.can, looks: true, mark: "1", had: time.Now()}
+		order := n.owed(&second)
+		n.answered(&second, "2", order, time.Now())
+		if !order || n.again != tc.want {
+			t.Errorf("%s: told %t, perhaps again %t; want true, %t", tc.name, order, n.again, tc.want)
+		}
+	}
+}
+
 // Hooks that are made up, each with a mark of its own, make nothing grow.
 func TestNoticeIsBounded(t *testing.T) {
 	n := &notice{what: &lifecycle.Notify{Signal: "SIGUSR1"}, told: make(map[string]*toldHook)}

@@ -154,11 +154,11 @@ func (d *drain) leaving() *lifecycle.Leaving {
 func (v *vigil) ended(d lifecycle.Decision) lifecycle.Decision {
 	l := v.leaving()
 	if l != nil {
-		cut := max(0, min(l.Cut, v.apart.requests))
-		if v.word != nil {
-			cut = max(cut, v.word.Cut)
+		word := lifecycle.Leaving{Cut: max(0, min(l.Cut, v.apart.requests))}
+		word.Untold = max(0, min(l.Untold, word.Cut))
+		if v.word == nil || word.Cut > v.word.Cut {
+			v.word = &word
 		}
-		v.word = &lifecycle.Leaving{Cut: cut}
 	}
 	before, _ := v.permission()
 	switch {

@@ -168,7 +168,7 @@ func TestLeaveThatCuts(t *testing.T) {
 		t.Errorf("permission %+v", q)
 	}
 	j.leaves(1000)
-	s.eventNaming("Drained: 1 request cut on 1 session, because no moment came without one (conndrain.io/busy-after); released")
+	s.eventNaming("Drained: 1 request cut on the 1 session left, because no moment came without one (conndrain.io/busy-after); released")
 	s.metric(`conndrain_sessions_cut_total{activity="active"} 1`)
 }
 

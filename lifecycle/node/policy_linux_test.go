@@ -57,7 +57,7 @@ func TestUntilOfSinglePorts(t *testing.T) {
 	if late := time.Since(ended); late > 10*time.Second {
 		t.Errorf("returned %s after the end of what held it", late)
 	}
-	s.eventNaming("Drained: The last session has ended, 1 session left to the application; released")
+	s.eventNaming("Drained: The last session that was waited for has ended, 1 session left to the application; released")
 	s.metric(`conndrain_sessions_cut_total{activity="active"} 0`)
 }
 

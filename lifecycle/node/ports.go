@@ -1,10 +1,16 @@
 package node
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/conndrain/conndrain/lifecycle"
 )
 
 // port is one that a pod serves, by a slice or by its own declaration.
@@ -74,6 +80,51 @@ func declared(pod *corev1.Pod) []port {
 		}
 	}
 	return ports
+}
+
+// undeclared are the annotations that name a port which no container of the pod declares,
+// where they declare any: most often it is the Service's, and nothing on it is waited for.
+func undeclared(pod *corev1.Pod, s lifecycle.Settings) []lifecycle.Malformed {
+	var numbers []uint16
+	for _, p := range declared(pod) {
+		numbers = append(numbers, p.number)
+	}
+	if len(numbers) == 0 {
+		return nil
+	}
+	var all []lifecycle.Malformed
+	tell := func(annotation string, named []uint16) {
+		for _, n := range named {
+			if slices.Contains(numbers, n) {
+				continue
+			}
+			all = append(all, lifecycle.Malformed{
+				Annotation: annotation, Value: strings.TrimSpace(pod.Annotations[annotation]),
+				Why: fmt.Sprintf("names port %d, which no container of the pod declares (%s): use the container's port, not the Service's, or declare it",
+					n, numbered(numbers)),
+			})
+			return
+		}
+	}
+	tell(lifecycle.PortsAnnotation, s.Ports)
+	tell(lifecycle.UntilAnnotation, slices.Sorted(maps.Keys(s.Until.Ports)))
+	return all
+}
+
+// maxNamed is how many ports a message names.
+const maxNamed = 8
+
+func numbered(ports []uint16) string {
+	slices.Sort(ports)
+	var names []string
+	for _, n := range slices.Compact(ports) {
+		if len(names) == maxNamed {
+			names = append(names, "and more")
+			break
+		}
+		names = append(names, strconv.Itoa(int(n)))
+	}
+	return strings.Join(names, ", ")
 }
 
 // named are the numbers of the declared ports by their names.

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -57,5 +59,38 @@ func TestProbedPorts(t *testing.T) {
 	}}}
 	if diff := cmp.Diff([]uint16{8080, 9090}, probed(pod)); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+}
+
+// A port that is the Service's, or mistyped, is told of where the pod declares its own.
+func TestUndeclaredPorts(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name        string
+		declared    []int32
+		annotations map[string]string
+		want        []string
+	}{
+		{"the Service's", []int32{8080, 7000}, map[string]string{"conndrain.io/ports": "80"},
+			[]string{`conndrain.io/ports: "80" names port 80, which no container of the pod declares (7000, 8080): use the container's port, not the Service's, or declare it`}},
+		{"a policy's", []int32{8080}, map[string]string{"conndrain.io/until": "8081=requests,8080=sessions"},
+			[]string{`conndrain.io/until: "8081=requests,8080=sessions" names port 8081, which no container of the pod declares (8080): use the container's port, not the Service's, or declare it`}},
+		{"its own", []int32{8080}, map[string]string{"conndrain.io/ports": "8080", "conndrain.io/until": "8080=requests"}, nil},
+		{"none declared", nil, map[string]string{"conndrain.io/ports": "80"}, nil},
+	} {
+		pod := podWithGrace(30, 30)
+		pod.Annotations = tc.annotations
+		pod.Spec.Containers = []corev1.Container{{Name: "server"}}
+		for _, n := range tc.declared {
+			pod.Spec.Containers[0].Ports = append(pod.Spec.Containers[0].Ports, corev1.ContainerPort{ContainerPort: n})
+		}
+		d := newDrain(pod, time.Now(), false, Config{Logger: slog.New(slog.DiscardHandler)})
+		var got []string
+		for _, m := range d.toTell() {
+			got = append(got, m.String())
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
 	}
 }

@@ -11,21 +11,32 @@ import (
 	"github.com/conndrain/conndrain/lifecycle"
 )
 
-// quiet says that a pod was let go at a moment without a request, or with few of them.
-func (e events) quiet(pod *corev1.Pod, c conntrack.Counts, cut int, waited time.Duration) {
-	left := number(c.Blocking(), "session")
-	if cut > 0 {
-		e.recorder.Eventf(pod, corev1.EventTypeWarning, reasonDrained,
-			"%s cut on %s, because no moment came without one (conndrain.io/busy-after); released %s after the first hook began",
-			number(cut, "request"), left, inSeconds(waited))
-		return
+// quiet says that a pod was let go at a moment without a request, or with few of them, and
+// how many sessions were not waited for at all.
+func (e events) quiet(pod *corev1.Pod, c conntrack.Counts, last lifecycle.Leaving, left int, waited time.Duration) {
+	on := ""
+	if c.Blocking() > 0 {
+		on = " on the " + number(c.Blocking(), "session") + " left"
 	}
-	on := " on the " + left + " left"
-	if c.Blocking() == 0 {
-		on = ""
+	surely, kind := last.Cut-last.Untold, corev1.EventTypeWarning
+	var text string
+	switch {
+	case last.Cut == 0:
+		kind, text = corev1.EventTypeNormal, "No request was in flight"+on
+	case last.Untold == 0:
+		text = number(surely, "request") + " cut" + on
+	case surely == 0:
+		text = fmt.Sprintf("No request is known to have been cut%s, of %d of which nobody could tell", on, last.Untold)
+	default:
+		text = fmt.Sprintf("%s cut%s, of %d of which nobody could tell whether there was one, too", number(surely, "request"), on, last.Untold)
 	}
-	e.recorder.Eventf(pod, corev1.EventTypeNormal, reasonDrained,
-		"No request was in flight%s; released %s after the first hook began", on, inSeconds(waited))
+	if last.Cut > 0 {
+		text += ", because no moment came without one (conndrain.io/busy-after)"
+	}
+	if left > 0 {
+		text += fmt.Sprintf("; %s left to the application", number(left, "session"))
+	}
+	e.recorder.Eventf(pod, kind, reasonDrained, "%s; released %s after the first hook began", text, inSeconds(waited))
 }
 
 // earlier says what another policy would have saved, where that is worth a word.

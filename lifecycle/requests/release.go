@@ -47,8 +47,9 @@ const (
 type Outcome struct {
 	// Go says that the pod may end now.
 	Go bool
-	// Cut are the requests in flight that this cuts; 0 unless Go.
-	Cut int
+	// Cut are the requests in flight that this cuts, Untold the ones of them that are
+	// perhaps none, since nobody can tell; both are 0 unless Go.
+	Cut, Untold int
 	// Holding are the connections that hold now, those without a socket among them,
 	// and Unlisted those of them that nobody has said anything of.
 	Holding, Unlisted int
@@ -76,6 +77,7 @@ type Release struct {
 func (r *Release) Look(at time.Time, permission *Permission, all []Counted, missing int) Outcome {
 	o := Outcome{Holding: missing}
 	other := missing > 0 // than young requests
+	untold := 0
 	for i := range all {
 		c := &all[i]
 		if permission != nil && !c.holds(permission.Quiet) {
@@ -84,6 +86,9 @@ func (r *Release) Look(at time.Time, permission *Permission, all []Counted, miss
 		o.Holding++
 		if c.Standing == Unlisted {
 			o.Unlisted++
+		}
+		if class, by := c.class(); by && class == Unknown {
+			untold++
 		}
 		other = other || !c.young()
 	}
@@ -96,7 +101,7 @@ func (r *Release) Look(at time.Time, permission *Permission, all []Counted, miss
 	case other:
 		r.other(at)
 	case r.busy(at, permission.BusyAfter, o.Holding):
-		o.Go, o.Cut = true, o.Holding
+		o.Go, o.Cut, o.Untold = true, o.Holding, untold
 	}
 	return o
 }
@@ -138,19 +143,24 @@ func (r *Release) busy(at time.Time, after time.Duration, holding int) bool {
 
 // holds says whether the connection holds the pod that may end otherwise.
 func (c *Counted) holds(quiet time.Duration) bool {
-	var class Class
-	switch c.Standing {
-	case Ignored:
-		return false
-	case ByStrict:
-		class = c.Verdict.Strict
-	case ByWide:
-		class = c.Verdict.Wide
-	default:
-		return true
+	class, by := c.class()
+	if !by {
+		return c.Standing != Ignored
 	}
 	silent := class == Unknown && quiet > 0 && c.Verdict.Silent >= quiet
 	return class != Between && !silent
+}
+
+// class is the one by its rule; by is false where it stands under none.
+func (c *Counted) class() (_ Class, by bool) {
+	switch c.Standing {
+	case ByStrict:
+		return c.Verdict.Strict, true
+	case ByWide:
+		return c.Verdict.Wide, true
+	default:
+		return Unknown, false
+	}
 }
 
 // young says whether nothing but a young request holds it.

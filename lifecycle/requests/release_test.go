@@ -262,3 +262,18 @@ func FuzzRelease(f *testing.F) {
 		}
 	})
 }
+
+// Of what is cut is told apart what nobody could tell.
+func TestReleaseOfWhatNobodyCanTell(t *testing.T) {
+	t.Parallel()
+	busy := Verdict{Strict: Unknown, Wide: Owes, Alternates: true}
+	all := []Counted{{ByWide, busy}, {ByStrict, busy}, {Standing: Ignored}}
+	var r Release
+	var o Outcome
+	for at := time.Duration(0); at <= time.Second && !o.Go; at += 100 * ms {
+		o = r.Look(time.Unix(1000, 0).Add(at), &Permission{BusyAfter: time.Second}, all, 0)
+	}
+	if want := (Outcome{Go: true, Cut: 2, Untold: 1, Holding: 2}); o != want {
+		t.Errorf("%+v, want %+v", o, want)
+	}
+}

@@ -1,0 +1,37 @@
+package node
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/conndrain/conndrain/conntrack"
+	"github.com/conndrain/conndrain/lifecycle"
+)
+
+// What was cut for certain is told apart from what nobody could tell, and what was not
+// waited for is named.
+func TestQuietEvent(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		open int
+		last lifecycle.Leaving
+		left int
+		want string
+	}{
+		{0, lifecycle.Leaving{}, 0, "Normal Drained No request was in flight; released 5.0 s after the first hook began"},
+		{2, lifecycle.Leaving{}, 1, "Normal Drained No request was in flight on the 2 sessions left; 1 session left to the application; released 5.0 s"},
+		{1, lifecycle.Leaving{Cut: 1}, 0, "Warning Drained 1 request cut on the 1 session left, because no moment came without one (conndrain.io/busy-after); released"},
+		{3, lifecycle.Leaving{Cut: 3, Untold: 3}, 0, "Warning Drained No request is known to have been cut on the 3 sessions left, of 3 of which nobody could tell, because no moment"},
+		{4, lifecycle.Leaving{Cut: 3, Untold: 1}, 0, "Warning Drained 2 requests cut on the 4 sessions left, of 1 of which nobody could tell whether there was one, too, because"},
+	} {
+		r := record.NewFakeRecorder(1)
+		events{r}.quiet(&corev1.Pod{}, conntrack.Counts{Open: tc.open}, tc.last, tc.left, 5*time.Second)
+		if got := <-r.Events; !strings.HasPrefix(got, tc.want) {
+			t.Errorf("%q, want %q", got, tc.want)
+		}
+	}
+}
