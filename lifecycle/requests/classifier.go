@@ -72,7 +72,8 @@ type connection struct {
 	// wentOn is set once the current answer has gone on after a rest, paused once one has
 	// on this connection.
 	wentOn, paused bool
-	// apart is how far two looks since the last request were apart at the most.
+	// apart is how far two looks since the last request were apart at the most, but for those
+	// in a rest.
 	apart    time.Duration
 	doubt    doubt
 	pace     pace
