@@ -1,6 +1,11 @@
 package requests
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
 
 // The strict rule goes by what is certain, and by one request at a time.
 func TestHowMuchIsCertain(t *testing.T) {
@@ -125,5 +130,95 @@ func TestRequestsThatHaveBegun(t *testing.T) {
 				t.Errorf("%s: %d by rule %d, perhaps another %t; want %d, %t", tc.name, c.pace.asked, rule, c.pace.perhaps, want, tc.perhaps)
 			}
 		}
+	}
+}
+
+// How closely a turn was watched goes by the looks since its request, but for those of
+// the rest after it.
+func TestHowCloselyATurnIsWatched(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name                  string
+		request, answer, rest time.Duration // how long the look that shows it comes after the one before
+		want                  [len(watched)]int
+	}{
+		{"as a hook does", 20 * ms, 20 * ms, 20 * ms, [...]int{1, 1, 1}},
+		{"the rest is not", 20 * ms, 20 * ms, 95 * ms, [...]int{1, 1, 1}},
+		{"the answer is not", 20 * ms, 50 * ms, 20 * ms, [...]int{0, 1, 1}},
+		{"nor the request", 70 * ms, 20 * ms, 20 * ms, [...]int{0, 0, 1}},
+		{"nothing is", 200 * ms, 20 * ms, 20 * ms, [...]int{0, 0, 0}},
+	} {
+		s := newSight(1)
+		s.watch(0, turns(1, 70, 80)...)
+		s.watch(0, nothing(pause))
+		s.blink(0, tc.request, request(0, 100))
+		before := s.c.wide.ports[8080].unpaused // of the turn that this one has ended
+		s.blink(0, tc.answer, answer(0, 300))
+		s.look(20 * ms)
+		s.look(20 * ms)
+		s.look(tc.rest)
+		s.look(20 * ms)
+		s.watch(0, request(0, 999))
+		got := s.c.wide.ports[8080].unpaused
+		for i := range got {
+			got[i] -= before[i]
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+	p := newPort(Wide)
+	p.unpaused = [...]int{unpausedTurns - 1, unpausedTurns, unpausedTurns}
+	if p.pausesLess(59*ms) || !p.pausesLess(60*ms) {
+		t.Error("turns that were watched by looks 60 ms apart tell of pauses of 60 ms and more")
+	}
+	p.unpaused[0]++
+	if !p.pausesLess(ms) {
+		t.Error("those watched closely do not tell of each rest")
+	}
+}
+
+// What went out after something was owed can be the end of one answer and the beginning
+// of the next, but where it is known as one turn, or is one segment.
+func TestAskedOnWhileSomethingIsOwed(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		rule   Rule
+		order  order
+		sent   uint32
+		based  bool
+		strict int
+		want   bool
+	}{
+		{"in two segments", Strict, owing, 2, true, 0, true},
+		{"nobody knows what it was at", Strict, undecided, 2, true, 0, true},
+		{"by the wide rule", Wide, owing, 2, true, 0, false},
+		{"nothing is owed", Strict, answered, 2, true, 0, false},
+		{"in one segment", Strict, owing, 1, true, 0, false},
+		{"known", Strict, owing, 2, true, 3, false},
+		{"hardly known", Strict, owing, 2, true, 2, true},
+		{"known, from a beginning that is not", Strict, owing, 2, false, 3, true},
+	} {
+		p := newPort(tc.rule)
+		*p.of(pair{100, 300, 1}) = seen{strict: tc.strict}
+		c := &connection{order: tc.order, basis: basis{based: tc.based}}
+		f := Figures{Received: 100, Written: 300, DataReceived: 1, DataSent: tc.sent}
+		if got := c.mayBeAskedOn(&f, change{in: true, out: true, sent: tc.sent}, p); got != tc.want {
+			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
+		}
+	}
+}
+
+// Where a connection rests in doubt and more comes in, it is not known what that is.
+func TestMoreAfterARestInDoubt(t *testing.T) {
+	t.Parallel()
+	s := newSight(1)
+	s.watch(0, turns(4, 100, 300)...)
+	s.watch(0, request(pause, 50), acknowledgement(40*ms)) // a part
+	s.blink(0, ms, request(ms, 50), acknowledgement(0), answer(0, 300))
+	s.watch(0, nothing(pause), request(0, 100))
+	if kept := s.c.wide.connections[key{s.lines[0].Local, s.lines[0].Peer}]; kept.based {
+		t.Error("the next turn begins at a known place")
 	}
 }

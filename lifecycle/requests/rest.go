@@ -113,7 +113,7 @@ func (c *connection) misses(f *Figures, ch change, p *port) {
 // "100 Continue" to a request that has only begun. It is not where all of it is one turn
 // that the port is known to have. The wide rule takes it for one answer in two segments.
 func (c *connection) mayBeAskedOn(f *Figures, ch change, p *port) bool {
-	if p.rule == Wide || c.order == answered || c.seen.IsZero() || ch.sent < 2 {
+	if p.rule == Wide || c.order == answered || ch.sent < 2 {
 		return false
 	}
 	s := p.pairs[c.turnTo(f, c.baseAsked+1).pair]
