@@ -275,6 +275,16 @@ func (d *drain) setDeadline() {
 				grace.Seconds(), lifecycle.Reserve(grace).Seconds()),
 		})
 	}
+	for annotation, asked := range map[string]*time.Duration{
+		lifecycle.SettleAnnotation: d.settings.Settle, lifecycle.MinDelayAnnotation: d.settings.MinDelay,
+	} {
+		if asked != nil && *asked > 0 && *asked >= budget && budget > 0 {
+			d.tell(lifecycle.Malformed{
+				Annotation: annotation, Value: strings.TrimSpace(d.pod.Annotations[annotation]),
+				Why: fmt.Sprintf("takes all of the %g s that the pod can be held, whatever its sessions do: use less", budget.Seconds()),
+			})
+		}
+	}
 	deadline := d.first.Add(budget)
 	if d.deadline.IsZero() || deadline.Before(d.deadline) {
 		d.deadline = deadline
