@@ -175,6 +175,7 @@ func (j *judge) allow(allowed bool, sessions []conntrack.Session) {
 	j.allowed, j.listed = allowed, listed
 	if !allowed {
 		j.forget() // something has come since
+		j.late = false
 	}
 }
 

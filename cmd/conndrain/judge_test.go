@@ -199,3 +199,35 @@ func TestSlowLooksEndAWait(t *testing.T) {
 		})
 	}
 }
+
+// A look that was late counts no more once something else has held.
+func TestLateLookIsForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := &judge{gone: make(chan moment, 1), changes: make(chan struct{}, 1), rule: requests.ByWide}
+		late := func() looks.Sight {
+			s := looks.Sight{}
+			s.At = time.Now()
+			<-time.After(recent + time.Millisecond)
+			return s
+		}
+		j.allow(true, nil)
+		<-time.After(time.Millisecond)
+		j.look(late())
+		j.allow(false, nil)
+		j.allow(true, nil)
+		<-time.After(time.Millisecond)
+		j.look(late())
+		select {
+		case <-j.gone:
+			t.Error("one late look is enough")
+		default:
+		}
+		j.look(late())
+		select {
+		case <-j.gone:
+		default:
+			t.Error("two are not")
+		}
+	})
+}

@@ -50,7 +50,7 @@ func (q *quiet) permit(permission *lifecycle.WhenQuiet) {
 	defer q.mu.Unlock()
 	q.permission, q.since = permission, time.Now()
 	if permission == nil {
-		q.release = requests.Release{}
+		q.release, q.late = requests.Release{}, false
 	}
 }
 
@@ -59,7 +59,7 @@ func (q *quiet) permit(permission *lifecycle.WhenQuiet) {
 func (q *quiet) suspend() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.permission = nil
+	q.permission, q.late = nil, false
 }
 
 // look takes in a look.

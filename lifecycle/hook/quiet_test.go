@@ -492,3 +492,29 @@ func TestLateLookNeedsAnother(t *testing.T) {
 		})
 	}
 }
+
+// A look that was late counts no more once the permission was taken back.
+func TestLateLookIsForgotten(t *testing.T) {
+	for name, takeBack := range map[string]func(*quiet){
+		"not permitted": func(q *quiet) { q.permit(nil) },
+		"suspended":     (*quiet).suspend,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := quiet{end: func() {}}
+			q.permit(&lifecycle.WhenQuiet{})
+			for i := range 3 {
+				var s looks.Sight
+				s.At = time.Now()
+				<-time.After(recent + ms)
+				q.look(s)
+				if ended := q.over() != nil; ended != (i == 2) {
+					t.Errorf("%s: ended with look %d: %t", name, i+1, ended)
+				}
+				if i == 0 {
+					takeBack(&q)
+					q.permit(&lifecycle.WhenQuiet{})
+				}
+			}
+		})
+	}
+}

@@ -125,3 +125,56 @@ func TestContinueWithoutPauses(t *testing.T) {
 		}
 	}
 }
+
+// A quick request and the head of an upload come in one look, with the answer to the one
+// and the "100 Continue" to the other.
+func TestLookupThenContinue(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		w := alone(seed, 22*ms, func(w *world, l *truth) {
+			var ask func()
+			ask = func() {
+				w.after(time.Duration(60+w.IntN(300))*ms, func() {
+					l.flight = true
+					w.receive(l, 150)
+					w.after(ms, func() {
+						w.send(l, 240)
+						w.after(0, func() {
+							w.receive(l, 210)
+							w.after(0, func() {
+								w.send(l, 25)
+								w.after(600*ms, func() {
+									w.receive(l, 4001)
+									w.after(20*ms, func() { w.send(l, 305); l.flight = false; ask() })
+								})
+							})
+						})
+					})
+				})
+			}
+			ask()
+		})
+		c := New()
+		w.run(30*time.Second, func(at time.Duration, all []Figures) {
+			if v := c.Look(time.Unix(1000, 0).Add(at), all)[0]; w.lines[0].flight && v.Strict == Between {
+				t.Fatalf("%s after %s, while a body is waited for", v.Strict, at)
+			}
+		})
+	}
+}
+
+// A client's certificates make a handshake long.
+func TestTicketsAfterManyCertificates(t *testing.T) {
+	t.Parallel()
+	s := newSight(0)
+	for n := range 12 {
+		i := s.connect()
+		s.watch(i, request(ms, 1400), request(0, 400), answer(ms, 1500), nothing(40*ms))
+		s.watch(i, repeat(9, request(0, 1400))...)
+		if v := s.watch(i, request(0, 280), answer(0, 500), nothing(pause)); v.Strict == Between || v.Wide == Between {
+			t.Fatalf("strict %s, wide %s before the body of upload %d", v.Strict, v.Wide, n+1)
+		}
+		s.watch(i, request(ms, 500), acknowledgement(0), answer(50*ms, 205), nothing(40*ms))
+		s.watch(i, turns(3, 60, 205)...)
+	}
+}

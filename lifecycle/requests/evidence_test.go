@@ -1,6 +1,7 @@
 package requests
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -195,6 +196,8 @@ func TestAskedOnWhileSomethingIsOwed(t *testing.T) {
 		{"nobody knows what it was at", Strict, undecided, 2, true, 0, true},
 		{"by the wide rule", Wide, owing, 2, true, 0, false},
 		{"nothing is owed", Strict, answered, 2, true, 0, false},
+		{"two requests", Strict, answered, 2, true, 0, true},
+		{"two requests, by the wide rule", Wide, answered, 2, true, 0, true},
 		{"in one segment", Strict, owing, 1, true, 0, false},
 		{"known", Strict, owing, 2, true, 3, false},
 		{"hardly known", Strict, owing, 2, true, 2, true},
@@ -204,7 +207,11 @@ func TestAskedOnWhileSomethingIsOwed(t *testing.T) {
 		*p.of(pair{100, 300, 1}) = seen{strict: tc.strict}
 		c := &connection{order: tc.order, basis: basis{based: tc.based}}
 		f := Figures{Received: 100, Written: 300, DataReceived: 1, DataSent: tc.sent}
-		if got := c.mayBeAskedOn(&f, change{in: true, out: true, sent: tc.sent}, p); got != tc.want {
+		ch := change{in: true, out: true, segments: 1, sent: tc.sent}
+		if strings.HasPrefix(tc.name, "two requests") {
+			ch.segments = 2
+		}
+		if got := c.mayBeAskedOn(&f, ch, p); got != tc.want {
 			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
 		}
 	}

@@ -4,7 +4,7 @@ package requests
 // server asks for it, and the client's last word; in so many segments at the most.
 const (
 	handshakeTurns    = 3
-	handshakeSegments = 8
+	handshakeSegments = 32
 )
 
 // teach has the port learn from a turn of which it is certain that nothing came before

@@ -76,7 +76,7 @@ func TestWhatMayBeAHandshake(t *testing.T) {
 		{"not twice in turn", [][]step{hello, turns(1, 100, 300), other, turns(1, 100, 300)}, 1},
 		{"after a hello, and told later", [][]step{hello, turns(1, 100, 300), {nothing(pause), atOnce(request(0, 50), answer(0, 400)), nothing(pause)}}, 0},
 		{"the fourth turn", [][]step{hello, other, turns(1, 60, 90), turns(1, 100, 300)}, 1},
-		{"after many segments", [][]step{hello, repeat(9, request(20*ms, 10)), {answer(10*ms, 80), nothing(40 * ms)}, turns(1, 100, 300)}, 1},
+		{"after many segments", [][]step{hello, repeat(handshakeSegments, request(20*ms, 10)), {answer(10*ms, 80), nothing(40 * ms)}, turns(1, 100, 300)}, 1},
 		{"after one that repeats the first", [][]step{turns(2, 60, 80), turns(1, 100, 300)}, 1},
 	} {
 		s := newSight(0)

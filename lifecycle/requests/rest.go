@@ -109,11 +109,12 @@ func (c *connection) misses(f *Figures, ch change, p *port) {
 	}
 }
 
-// mayBeAskedOn says that what went out is perhaps the answer to what was owed before, and a
-// "100 Continue" to a request that has only begun. It is not where all of it is one turn
-// that the port is known to have. The wide rule takes it for one answer in two segments.
+// mayBeAskedOn says that what went out is perhaps the answer to one request, owed before or
+// come by now, and a "100 Continue" to another one that has only begun. It is not where all
+// of it is one turn that the port is known to have. What follows something owed the wide
+// rule takes for one answer in two segments.
 func (c *connection) mayBeAskedOn(f *Figures, ch change, p *port) bool {
-	if p.rule == Wide || c.order == answered || ch.sent < 2 {
+	if ch.sent < 2 || c.order == answered && ch.segments < 2 || p.rule == Wide && c.order != answered {
 		return false
 	}
 	s := p.pairs[c.turnTo(f, c.baseAsked+1).pair]
@@ -124,6 +125,9 @@ func (c *connection) mayBeAskedOn(f *Figures, ch change, p *port) bool {
 func (c *connection) countFrom(f *Figures, ch change, p *port) {
 	switch {
 	case ch.received == 0: // at most a segment that had come before
+		if c.ambiguous && ch.written > 0 && ch.written < leastAnswer {
+			c.sinceIn = c.last.Written // a request may have come last, which this asks on
+		}
 	case !ch.out || f.SinceReceived < f.SinceSent: // in came last; the queue would be no proof
 		c.sinceIn = f.Written
 	case !p.interim || ch.sent == 1 && f.SinceReceived > f.SinceSent || c.resting && ch.segments == 1 && !p.paused:
