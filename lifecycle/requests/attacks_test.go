@@ -91,6 +91,19 @@ func TestLearnedBySeldomLooks(t *testing.T) {
 	}
 }
 
+// upload asks whether it may, has its body ready a while after it is told so, and is over
+// when it is answered.
+func (w *world) upload(l *truth, asked, work time.Duration, then func()) {
+	w.receive(l, 210)
+	w.after(asked, func() {
+		w.send(l, 25)
+		w.after(600*ms, func() {
+			w.receive(l, 4001)
+			w.after(work, func() { w.send(l, 305); l.flight = false; then() })
+		})
+	})
+}
+
 // Uploads that follow each other at once, each of which asks whether it may: the end of an
 // answer, the next head and its "100 Continue" always come in one look, so that no such
 // answer is ever seen by itself. The strict rule is not taken in.
@@ -104,14 +117,7 @@ func TestContinueWithoutPauses(t *testing.T) {
 				ask = func() {
 					w.after(think, func() {
 						l.flight = true
-						w.receive(l, 210)
-						w.after(ms, func() {
-							w.send(l, 25)
-							w.after(600*ms, func() {
-								w.receive(l, 4001)
-								w.after(time.Duration(20+w.IntN(20))*ms, func() { w.send(l, 305); l.flight = false; ask() })
-							})
-						})
+						w.upload(l, ms, time.Duration(20+w.IntN(20))*ms, ask)
 					})
 				}
 				w.after(time.Duration(w.IntN(22))*ms, ask)
@@ -139,16 +145,7 @@ func TestLookupThenContinue(t *testing.T) {
 					w.receive(l, 150)
 					w.after(ms, func() {
 						w.send(l, 240)
-						w.after(0, func() {
-							w.receive(l, 210)
-							w.after(0, func() {
-								w.send(l, 25)
-								w.after(600*ms, func() {
-									w.receive(l, 4001)
-									w.after(20*ms, func() { w.send(l, 305); l.flight = false; ask() })
-								})
-							})
-						})
+						w.after(0, func() { w.upload(l, 0, 20*ms, ask) })
 					})
 				})
 			}

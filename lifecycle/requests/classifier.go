@@ -178,8 +178,8 @@ func (c *connection) take(f *Figures, at time.Time, p *port) {
 		c.apart = max(c.apart, since)
 	}
 	c.doubt.open = c.doubt.open && !ch.moved()
-	// Neither does what a server sends with its FIN, such as TLS's goodbye, end a pause, nor a
-	// client that gives up an answer.
+	// What a server sends with its FIN, such as TLS's goodbye, ends no pause; nor does a client
+	// that gives up an answer end one.
 	switch {
 	case ch.moved() && c.settled && f.Established:
 		c.rested(f, ch, late, p)

@@ -11,8 +11,9 @@ type doubt struct {
 	open bool
 	turn
 	basis
-	// handshake is set if it may have been one, surely if what was sent was no answer to
-	// it where it was not to the request, and alone if the request was one segment.
+	// handshake is set if the turn may have been of one, alone if the request after it was
+	// one segment, and surely if what was sent is the rest of an answer, should it have come
+	// before that request.
 	handshake, surely, alone bool
 }
 

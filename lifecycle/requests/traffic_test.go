@@ -46,7 +46,7 @@ func TestTrafficOfAllKinds(t *testing.T) {
 		all.wide += s.wide
 	}
 	// The worlds are the same each time: fewer means that a rule has changed.
-	if all.strict*100 < all.pauses*16 || all.wide*100 < all.pauses*24 {
+	if all.strict*1000 < all.pauses*165 || all.wide*1000 < all.pauses*245 {
 		t.Errorf("of %d looks in pauses %d are between by the strict rule and %d by the wide one", all.pauses, all.strict, all.wide)
 	}
 }
