@@ -26,8 +26,6 @@ type judge struct {
 	release requests.Release
 	peers   looks.Peers
 	last    looks.Sight
-	// late is set if the last look has shown a moment, but began long ago when it had.
-	late bool
 	// looked is set after the first look. counting is how many connections count, by the
 	// last one that did not fail.
 	looked   bool
@@ -39,13 +37,9 @@ type judge struct {
 	listed  lifecycle.PeerSet
 }
 
-const (
-	// recent is how long ago the look began at the most that ends a wait, and
-	// anotherLook how long a younger one may take to come: where there is little CPU
-	// time, much can have happened since.
-	recent      = 250 * time.Millisecond
-	anotherLook = time.Second
-)
+// anotherLook is how long a look may take to come that is younger than a moment which is
+// not requests.Recent.
+const anotherLook = time.Second
 
 // moment is one without a request, or with few of them.
 type moment struct {
@@ -85,15 +79,15 @@ func (j *judge) look(s looks.Sight) {
 	for i := range s.Counted {
 		counted[i] = requests.Counted{Standing: j.rule, Verdict: s.Counted[i].Verdict}
 	}
-	o := j.release.Look(s.At, permission, counted, j.unseen(s))
+	now := time.Now()
+	o := j.release.Look(s.At, now, permission, counted, j.unseen(s))
 	j.forget()
-	again := j.late
-	j.late = o.Go && !again && time.Since(s.At) > recent
-	switch {
-	case o.Go && again:
-		j.gone <- moment{o, time.Now()}
-	case o.Go && !j.late:
-		j.gone <- moment{o, s.At} // there is room: nobody else sends
+	if o.Go {
+		m := moment{o, s.At}
+		if o.Again {
+			m.at = now
+		}
+		j.gone <- m // there is room: nobody else sends
 	}
 	j.count(s)
 }
@@ -175,7 +169,7 @@ func (j *judge) allow(allowed bool, sessions []conntrack.Session) {
 	j.allowed, j.listed = allowed, listed
 	if !allowed {
 		j.forget() // something has come since
-		j.late = false
+		j.release.Missed()
 	}
 }
 
@@ -196,7 +190,7 @@ func (j *judge) newest(ctx context.Context, m moment, deadline time.Time) (_ mom
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	for ok = time.Since(m.at) <= recent; time.Since(m.at) > recent; ok = true {
+	for ok = time.Since(m.at) <= requests.Recent; time.Since(m.at) > requests.Recent; ok = true {
 		if s := j.eyes.Fresh(ctx); s.At.IsZero() {
 			break // none came
 		}

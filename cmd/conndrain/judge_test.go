@@ -208,7 +208,7 @@ func TestLateLookIsForgotten(t *testing.T) {
 		late := func() looks.Sight {
 			s := looks.Sight{}
 			s.At = time.Now()
-			<-time.After(recent + time.Millisecond)
+			<-time.After(requests.Recent + time.Millisecond)
 			return s
 		}
 		j.allow(true, nil)

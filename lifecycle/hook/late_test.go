@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/conndrain/conndrain/lifecycle"
+	"github.com/conndrain/conndrain/lifecycle/requests"
 	"github.com/conndrain/conndrain/lifecycle/requests/looks"
 )
 
 // A look that comes late, where there is little CPU time, ends the wait only if the next
-// one agrees, however late that is.
+// one agrees.
 func TestLateLookNeedsAnother(t *testing.T) {
-	const late, soon = recent + ms, recent
+	const late, soon = requests.Recent + ms, requests.Recent
 	busy := []looks.Connection{{Socket: socket("10.244.1.7:8080", two)}}
 	for _, tc := range []struct {
 		name  string
@@ -60,7 +61,7 @@ func TestLateLookIsForgotten(t *testing.T) {
 			for i := range 3 {
 				var s looks.Sight
 				s.At = time.Now()
-				<-time.After(recent + ms)
+				<-time.After(requests.Recent + ms)
 				q.look(s)
 				if ended := q.over() != nil; ended != (i == 2) {
 					t.Errorf("%s: ended with look %d: %t", name, i+1, ended)

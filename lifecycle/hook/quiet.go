@@ -14,10 +14,6 @@ import (
 // the next one.
 const askAgain = 200 * time.Millisecond
 
-// recent is how long ago the look began at the most that ends a wait alone: where there is
-// little CPU time, much can have happened since.
-const recent = 250 * time.Millisecond
-
 // quiet watches for the moment at which the hook may end by itself, and ends it. It is
 // safe for concurrent use.
 type quiet struct {
@@ -31,8 +27,6 @@ type quiet struct {
 	since      time.Time
 	release    requests.Release
 	peers      looks.Peers
-	// late is set where the latest look would have ended the wait, but was too old.
-	late bool
 	// quietAt is when no request was in flight on any connection last.
 	quietAt time.Time
 	// leaving is set once the moment has come, and is the last word then.
@@ -50,7 +44,7 @@ func (q *quiet) permit(permission *lifecycle.WhenQuiet) {
 	defer q.mu.Unlock()
 	q.permission, q.since = permission, time.Now()
 	if permission == nil {
-		q.release, q.late = requests.Release{}, false
+		q.release = requests.Release{}
 	}
 }
 
@@ -59,7 +53,8 @@ func (q *quiet) permit(permission *lifecycle.WhenQuiet) {
 func (q *quiet) suspend() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.permission, q.late = nil, false
+	q.permission = nil
+	q.release.Missed()
 }
 
 // look takes in a look.
@@ -73,18 +68,15 @@ func (q *quiet) look(s looks.Sight) {
 		q.quietAt = s.At
 	}
 	q.peers.Look(s)
-	again := q.late
-	q.late = false
 	p := q.permission
 	if p == nil || s.Err != nil || s.At.Before(q.since) {
+		q.release.Missed()
 		return
 	}
 	permission := requests.Permission{Quiet: lifecycle.Seconds(p.QuietSeconds), BusyAfter: lifecycle.Seconds(p.BusyAfterSeconds)}
 	missing := q.peers.Missing(p.Requests, p.Ignored) + q.peers.Missing(p.Strict, p.Ignored) + s.Uncounted(p.Requests, p.Strict)
-	o := q.release.Look(s.At, &permission, stand(s, p), missing)
+	o := q.release.Look(s.At, time.Now(), &permission, stand(s, p), missing)
 	switch {
-	case o.Go && !again && time.Since(s.At) > recent:
-		q.late = true // the next look, which begins now, has to agree
 	case o.Go:
 		q.leaving = &lifecycle.Leaving{Cut: o.Cut, Untold: o.Untold}
 		q.end()

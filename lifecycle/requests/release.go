@@ -41,12 +41,17 @@ const (
 	// relearnAfter is the part of BusyAfter after which a bar that was not reached is
 	// replaced by what there was meanwhile.
 	relearnAfter = 4
+	// Recent is how long ago a look began at the most that lets go alone, and stale how
+	// long ago one that agrees with the look before: where there is little CPU time, much
+	// can have happened since.
+	Recent = 250 * time.Millisecond
+	stale  = 2 * time.Second
 )
 
 // Outcome is what one look comes to.
 type Outcome struct {
-	// Go says that the pod may end now.
-	Go bool
+	// Go says that the pod may end now, and Again that the look before has shown it, too.
+	Go, Again bool
 	// Cut are the requests in flight that this cuts, Untold the ones of them that are
 	// perhaps none, since nobody can tell; both are 0 unless Go.
 	Cut, Untold int
@@ -65,16 +70,37 @@ type Release struct {
 	// is the least since relearned.
 	bar, recent int
 	relearned   time.Time
+	// late is set where the latest look would have let go, but had begun long ago.
+	late bool
 }
 
-// Look takes in one look. permission is nil where there is none, missing counts the
-// connections that hold without a socket to be seen. It has to be one whole look, and
-// looks have to come in the order of their time.
+// Look takes in one look, which began at one time and is judged now. permission is nil
+// where there is none, missing counts the connections that hold without a socket to be
+// seen. It has to be one whole look, and looks have to come in the order of their time.
+//
+// A look that is not Recent by now lets go only where the one before was late, and has
+// shown the same.
 //
 // It never lets go without a permission, while an unlisted connection is there or one
 // is missing, nor while a request is in flight, as its rule sees it: but for young
 // requests on connections that alternate, after BusyAfter.
-func (r *Release) Look(at time.Time, permission *Permission, all []Counted, missing int) Outcome {
+func (r *Release) Look(at, now time.Time, permission *Permission, all []Counted, missing int) Outcome {
+	o := r.let(at, permission, all, missing)
+	o.Again = o.Go && r.late
+	age := now.Sub(at)
+	r.late = o.Go && age > Recent && (!o.Again || age > stale)
+	if r.late {
+		o.Go, o.Again, o.Cut, o.Untold = false, false, 0, 0
+	}
+	return o
+}
+
+// Missed takes in that there was a look of which nothing is known, or that what it was
+// seen under may no longer be so: a late one before it counts no more.
+func (r *Release) Missed() { r.late = false }
+
+// let says what a look comes to, however old it is.
+func (r *Release) let(at time.Time, permission *Permission, all []Counted, missing int) Outcome {
 	o := Outcome{Holding: missing}
 	other := missing > 0 // than young requests
 	untold := 0

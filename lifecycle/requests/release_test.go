@@ -40,7 +40,7 @@ func TestReleaseOfOneConnection(t *testing.T) {
 											permission = &Permission{Quiet: quiet, BusyAfter: 10 * time.Second}
 										}
 										var r Release
-										got := r.Look(time.Unix(1000, 0), permission, []Counted{{standing, v}}, missing)
+										got := look(&r, time.Unix(1000, 0), permission, []Counted{{standing, v}}, missing)
 										if got.Go != want || got.Cut != 0 {
 											t.Fatalf("%+v of %d under %+v, %d missing: %+v", v, standing, permission, missing, got)
 										}
@@ -87,7 +87,7 @@ func TestReleaseOfMany(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			var r Release
-			got := r.Look(time.Unix(1000, 0), permission, tc.all, tc.missing)
+			got := look(&r, time.Unix(1000, 0), permission, tc.all, tc.missing)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s", diff)
 			}
@@ -170,7 +170,7 @@ func TestReleaseOfABusyPod(t *testing.T) {
 				if tc.permitted(at) {
 					permission = &Permission{Quiet: 10 * s, BusyAfter: tc.busyAfter}
 				}
-				if o := r.Look(time.Unix(1000, 0).Add(at), permission, all, missing); o.Go {
+				if o := look(&r, time.Unix(1000, 0).Add(at), permission, all, missing); o.Go {
 					got = end{at, o.Cut}
 					break
 				}
@@ -222,7 +222,7 @@ func FuzzRelease(f *testing.F) {
 			if script[i+2]>>3&7 != 7 {
 				p = &permission
 			}
-			o := r.Look(start.Add(time.Duration(i/3)*step), p, all, missing)
+			o := look(&r, start.Add(time.Duration(i/3)*step), p, all, missing)
 			hold, old := 0, missing
 			for _, c := range all {
 				class := c.Verdict.Wide
@@ -271,9 +271,83 @@ func TestReleaseOfWhatNobodyCanTell(t *testing.T) {
 	var r Release
 	var o Outcome
 	for at := time.Duration(0); at <= time.Second && !o.Go; at += 100 * ms {
-		o = r.Look(time.Unix(1000, 0).Add(at), &Permission{BusyAfter: time.Second}, all, 0)
+		o = look(&r, time.Unix(1000, 0).Add(at), &Permission{BusyAfter: time.Second}, all, 0)
 	}
 	if want := (Outcome{Go: true, Cut: 2, Untold: 1, Holding: 2}); o != want {
+		t.Errorf("%+v, want %+v", o, want)
+	}
+}
+
+// look takes in a look that is judged at once.
+func look(r *Release, at time.Time, permission *Permission, all []Counted, missing int) Outcome {
+	return r.Look(at, at, permission, all, missing)
+}
+
+// A look that is late by the time it is judged lets go only if the one before was late, too,
+// and has shown the same, and if it is not too old for that.
+func TestReleaseByLateLooks(t *testing.T) {
+	t.Parallel()
+	var (
+		quiet  = []Counted{{ByStrict, between}}
+		busy   = []Counted{{ByStrict, owing1}}
+		missed = []Counted{}
+	)
+	type seen struct {
+		all []Counted
+		old time.Duration
+	}
+	const late = Recent + 1
+	for _, tc := range []struct {
+		name        string
+		looks       []seen
+		want, again bool // by the last look; none before it lets go
+	}{
+		{"soon enough", []seen{{quiet, Recent}}, true, false},
+		{"late", []seen{{quiet, late}}, false, false},
+		{"late twice", []seen{{quiet, late}, {quiet, late}}, true, true},
+		{"late, then soon", []seen{{quiet, late}, {quiet, 0}}, true, true},
+		{"late, then just not too late", []seen{{quiet, time.Hour}, {quiet, stale}}, true, true},
+		{"late, then too late", []seen{{quiet, late}, {quiet, stale + 1}}, false, false},
+		{"too late twice, then late", []seen{{quiet, stale + 1}, {quiet, stale + 1}, {quiet, late}}, true, true},
+		{"late beside a request", []seen{{busy, late}, {quiet, late}}, false, false},
+		{"a request between", []seen{{quiet, late}, {busy, 0}, {quiet, late}}, false, false},
+		{"a look missed between", []seen{{quiet, late}, {missed, 0}, {quiet, late}}, false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var r Release
+			at := time.Unix(1000, 0)
+			for i, s := range tc.looks {
+				at = at.Add(lookEvery)
+				if len(s.all) == 0 {
+					r.Missed()
+					continue
+				}
+				got := r.Look(at, at.Add(s.old), &Permission{BusyAfter: time.Hour}, s.all, 0)
+				last := i == len(tc.looks)-1
+				if got.Go != (last && tc.want) || got.Again != (last && tc.again) {
+					t.Fatalf("look %d: %+v", i, got)
+				}
+			}
+		})
+	}
+}
+
+// What a late look would have cut is not told of.
+func TestReleaseThatIsNotYetCutsNothing(t *testing.T) {
+	t.Parallel()
+	permission := &Permission{BusyAfter: time.Second}
+	all := []Counted{{ByWide, Verdict{Wide: Owes, Alternates: true}}}
+	var r Release
+	var o Outcome
+	at := time.Unix(1000, 0)
+	for end := at.Add(permission.BusyAfter); !at.After(end); at = at.Add(100 * ms) {
+		o = r.Look(at, at.Add(Recent+1), permission, all, 0)
+	}
+	if want := (Outcome{Holding: 1}); o != want {
+		t.Errorf("%+v, want %+v", o, want)
+	}
+	o = r.Look(at, at.Add(Recent+1), permission, all, 0)
+	if want := (Outcome{Go: true, Again: true, Cut: 1, Holding: 1}); o != want {
 		t.Errorf("%+v, want %+v", o, want)
 	}
 }
