@@ -34,11 +34,14 @@ type Traffic struct {
 	OutOfOrder uint32
 	// RoundTrip is the smoothed time of a round trip.
 	RoundTrip time.Duration
+	// SegmentSize is how many bytes a segment is sent with at the most.
+	SegmentSize uint32
 }
 
 // Places in struct tcp_info (linux/tcp.h). It only ever grows; what is read here is
 // there since Linux 4.19, but for infoOutOfOrderAt.
 const (
+	infoSndMSSAt        = 16
 	infoUnackedAt       = 24
 	infoLastDataSentAt  = 44
 	infoLastDataRecvAt  = 52
@@ -99,6 +102,7 @@ func readTraffic(b []byte) Traffic {
 		DataReceived:   u32(infoDataSegsInAt),
 		Retransmits:    u32(infoTotalRetransAt),
 		RoundTrip:      time.Duration(u32(infoRTTAt)) * time.Microsecond,
+		SegmentSize:    u32(infoSndMSSAt),
 	}
 	if len(b) >= infoOutOfOrderAt+4 {
 		t.OutOfOrder = u32(infoOutOfOrderAt)

@@ -73,7 +73,7 @@ func TestTrafficOfARequestAndItsAnswer(t *testing.T) {
 	}
 	if answered.Sent-answered.Retransmitted != 5000 || answered.Unsent != 0 || answered.DataSent == 0 ||
 		answered.SinceReceived <= answered.SinceSent || answered.Segments < answered.DataSent ||
-		answered.Acknowledged < 5000 || answered.RoundTrip <= 0 {
+		answered.Acknowledged < 5000 || answered.RoundTrip <= 0 || answered.SegmentSize < 500 {
 		t.Errorf("after its answer: %+v", answered)
 	}
 	if look := lookIn(t, lab.Pod); len(look.Traffic) != 0 {

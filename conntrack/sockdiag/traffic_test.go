@@ -26,6 +26,7 @@ func TestDecodeTraffic(t *testing.T) {
 	for at, v := range map[int]uint32{
 		infoUnackedAt: 1, infoLastDataSentAt: 2, infoLastDataRecvAt: 3, infoRTTAt: 4, infoTotalRetransAt: 5,
 		infoSegsOutAt: 6, infoNotsentAt: 7, infoDataSegsInAt: 8, infoDataSegsOutAt: 9, infoOutOfOrderAt: 10,
+		infoSndMSSAt: 11,
 	} {
 		binary.NativeEndian.PutUint32(info[at:], v)
 	}
@@ -37,6 +38,7 @@ func TestDecodeTraffic(t *testing.T) {
 	whole := Traffic{
 		Known: true, Unacknowledged: 1, SinceSent: 2 * time.Millisecond, SinceReceived: 3 * time.Millisecond,
 		RoundTrip: 4 * time.Microsecond, Retransmits: 5, Segments: 6, Unsent: 7, DataReceived: 8, DataSent: 9, OutOfOrder: 10,
+		SegmentSize:  11,
 		Acknowledged: 1 << 40, Received: 1 << 41, Sent: 1 << 42, Retransmitted: 1 << 43,
 	}
 	older := whole

@@ -50,7 +50,7 @@ func TestTicketsWithoutARest(t *testing.T) {
 
 // alone is a world of one connection, which does what ask says.
 func alone(seed uint64, every time.Duration, begin func(w *world, l *truth)) *world {
-	w := &world{Rand: rand.New(rand.NewPCG(seed, 3)), traffic: traffic{every: every}}
+	w := &world{Rand: rand.New(rand.NewPCG(seed, 3)), traffic: traffic{every: every}, segment: 1448}
 	l := &truth{line: newLine(1)}
 	w.lines = append(w.lines, l)
 	begin(w, l)
@@ -173,5 +173,25 @@ func TestTicketsAfterManyCertificates(t *testing.T) {
 		}
 		s.watch(i, request(ms, 500), acknowledgement(0), answer(50*ms, 205), nothing(40*ms))
 		s.watch(i, turns(3, 60, 205)...)
+	}
+}
+
+// A request that does not wait for the rest of an answer is no end of it: with that rest, the
+// first part of the next answer is as long as a whole one.
+func TestARequestInTheMiddleOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	for name, early := range map[string][]step{
+		"seen by itself":                      {request(150*ms, 100), answer(100*ms, 300)},
+		"beside the rest":                     {nothing(150 * ms), atOnce(request(0, 100), answer(0, 300))},
+		"beside it, and long before the next": {nothing(150 * ms), atOnce(request(0, 100), answer(0, 300)), nothing(150 * ms)},
+	} {
+		s := newSight(1)
+		s.watch(0, repeat(8, request(pause, 100), answer(10*ms, 180), answer(pause, 300), nothing(pause))...)
+		s.watch(0, request(pause, 100), answer(10*ms, 180))
+		s.watch(0, early...)
+		v := s.watch(0, answer(10*ms, 180), nothing(100*ms))
+		if v.Strict == Between || v.Wide == Between {
+			t.Errorf("%s: strict %s, wide %s in the middle of an answer", name, v.Strict, v.Wide)
+		}
 	}
 }

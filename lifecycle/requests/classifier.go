@@ -242,7 +242,7 @@ func (c *connection) class(rule Rule, at time.Time, p *port) Class {
 	case c.between(rule, at, p):
 		return Between
 	}
-	if s := p.pairs[c.gained()]; c.based && s != nil && s.prefix > 0 {
+	if c.based && p.pausesAt(c.gained()) {
 		return Streaming
 	}
 	return Unknown

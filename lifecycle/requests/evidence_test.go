@@ -190,20 +190,23 @@ func TestAskedOnWhileSomethingIsOwed(t *testing.T) {
 		sent   uint32
 		based  bool
 		strict int
+		seen   bool // a "100 Continue" by itself
 		want   bool
 	}{
-		{"in two segments", Strict, owing, 2, true, 0, true},
-		{"nobody knows what it was at", Strict, undecided, 2, true, 0, true},
-		{"by the wide rule", Wide, owing, 2, true, 0, false},
-		{"nothing is owed", Strict, answered, 2, true, 0, false},
-		{"two requests", Strict, answered, 2, true, 0, true},
-		{"two requests, by the wide rule", Wide, answered, 2, true, 0, true},
-		{"in one segment", Strict, owing, 1, true, 0, false},
-		{"known", Strict, owing, 2, true, 3, false},
-		{"hardly known", Strict, owing, 2, true, 2, true},
-		{"known, from a beginning that is not", Strict, owing, 2, false, 3, true},
+		{"in two segments", Strict, owing, 2, true, 0, false, true},
+		{"nobody knows what it was at", Strict, undecided, 2, true, 0, false, true},
+		{"by the wide rule", Wide, owing, 2, true, 0, false, false},
+		{"nothing is owed", Strict, answered, 2, true, 0, false, false},
+		{"two requests", Strict, answered, 2, true, 0, false, true},
+		{"two requests, by the wide rule", Wide, answered, 2, true, 0, false, false},
+		{"two requests, by the wide rule that knows of such", Wide, answered, 2, true, 0, true, true},
+		{"in one segment", Strict, owing, 1, true, 0, false, false},
+		{"known", Strict, owing, 2, true, 3, false, false},
+		{"hardly known", Strict, owing, 2, true, 2, false, true},
+		{"known, from a beginning that is not", Strict, owing, 2, false, 3, false, true},
 	} {
 		p := newPort(tc.rule)
+		p.interim = tc.seen
 		*p.of(pair{100, 300, 1}) = seen{strict: tc.strict}
 		c := &connection{order: tc.order, basis: basis{based: tc.based}}
 		f := Figures{Received: 100, Written: 300, DataReceived: 1, DataSent: tc.sent}
@@ -212,6 +215,34 @@ func TestAskedOnWhileSomethingIsOwed(t *testing.T) {
 			ch.segments = 2
 		}
 		if got := c.mayBeAskedOn(&f, ch, p); got != tc.want {
+			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
+		}
+	}
+}
+
+// Where each segment but one has to be full to hold all that went out, none of them is a
+// "100 Continue".
+func TestAskedOnInFullSegments(t *testing.T) {
+	t.Parallel()
+	const size = 1448
+	for _, tc := range []struct {
+		name    string
+		size    uint32
+		written uint64
+		sent    uint32
+		unsent  uint32
+		want    bool // perhaps asked on
+	}{
+		{"two full ones and an answer", size, 2*size + leastAnswer, 3, 0, false},
+		{"two full ones and less", size, 2*size + leastAnswer - 1, 3, 0, true},
+		{"one that would not have to be full", size, 2*size + leastAnswer, 4, 0, true},
+		{"more that was not sent", size, 2*size + leastAnswer, 3, 1, true},
+		{"of a size that is not known", 0, 2*size + leastAnswer, 3, 0, true},
+	} {
+		c := &connection{order: answered, basis: basis{based: true}}
+		f := Figures{Received: 2000, Written: tc.written, DataReceived: 2, DataSent: tc.sent, SegmentSize: tc.size, Unsent: tc.unsent}
+		ch := change{in: true, out: true, segments: 2, sent: tc.sent, written: tc.written}
+		if got := c.mayBeAskedOn(&f, ch, newPort(Strict)); got != tc.want {
 			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
 		}
 	}

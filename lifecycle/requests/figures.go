@@ -35,6 +35,8 @@ type Figures struct {
 	OutOfOrder uint32
 	// RoundTrip is the smoothed time of a round trip.
 	RoundTrip time.Duration
+	// SegmentSize is how many bytes a segment is sent with at the most; 0 is unknown.
+	SegmentSize uint32
 }
 
 // onItsWay says that something of the server's has not arrived.
@@ -69,6 +71,13 @@ func (f *Figures) since(before *Figures) change {
 		segments:      f.DataReceived - before.DataReceived,
 		sent:          f.DataSent - before.DataSent,
 	}
+}
+
+// fillsSegments says that no segment of what was sent is less than an answer: the others
+// could not have held the rest.
+func (f *Figures) fillsSegments(ch change) bool {
+	others := uint64(ch.sent-1) * uint64(f.SegmentSize)
+	return f.SegmentSize > 0 && f.Unsent == 0 && ch.written >= others+leastAnswer
 }
 
 func (c change) moved() bool { return c.in || c.out }

@@ -153,3 +153,22 @@ func TestWhatIsSentAgainMoves(t *testing.T) {
 		t.Errorf("%s at the next look, want between", v.Strict)
 	}
 }
+
+// A long answer's many pauses, each at a place of its own, leave room for others to be
+// learned.
+func TestPlacesOfLongAnswers(t *testing.T) {
+	t.Parallel()
+	s := newSight(2)
+	s.watch(0, turns(12, 120, 300)...)
+	for n := range uint64(2 * maxPairs / 100) {
+		s.watch(1, request(pause, 900+7*n))
+		for part := range uint64(100) {
+			s.watch(1, answer(70*ms, 150+(n*n+part*part)%97))
+		}
+	}
+	for _, size := range []uint64{300, 400} {
+		if v := s.watch(0, turns(8, 120, size)...); v.Strict != Between || v.Wide != Between {
+			t.Errorf("strict %s, wide %s after %d bytes, want between", v.Strict, v.Wide, size)
+		}
+	}
+}

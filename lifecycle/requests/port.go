@@ -134,6 +134,12 @@ func (p *port) strictly(t turn) {
 	}
 }
 
+// pausesAt says that an answer went on from there.
+func (p *port) pausesAt(at pair) bool {
+	s := p.pairs[at]
+	return s != nil && s.prefix > 0
+}
+
 func note(turns map[turn]int, t turn) {
 	if _, known := turns[t]; known || len(turns) < maxPairs {
 		turns[t]++
@@ -176,13 +182,21 @@ func (p *port) of(at pair) *seen {
 	return s
 }
 
-// forget drops pairs that were seen complete once, which teach nothing. A pair that
-// an answer went on from is never dropped.
+// forget drops pairs that were seen complete once, which teach nothing. Where those are
+// too few, it drops the pairs that one answer went on from, and none ended at, too: each
+// pause of a long stream is one.
 func (p *port) forget() {
 	for at, s := range p.pairs {
 		if s.prefix == 0 && s.complete <= 1 {
 			delete(p.pairs, at)
 			p.ends -= s.complete
+		}
+	}
+	if maxPairs-len(p.pairs) < maxPairs/16 {
+		for at, s := range p.pairs {
+			if s.prefix == 1 && s.complete == 0 {
+				delete(p.pairs, at)
+			}
 		}
 	}
 	if maxPairs-len(p.pairs) < maxPairs/16 {

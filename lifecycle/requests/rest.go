@@ -12,9 +12,9 @@ type doubt struct {
 	turn
 	basis
 	// handshake is set if the turn may have been of one, alone if the request after it was
-	// one segment, and surely if what was sent is the rest of an answer, should it have come
-	// before that request.
-	handshake, surely, alone bool
+	// one segment, surely if what was sent is the rest of an answer, should it have come
+	// before that request, and early if that rest may come after it.
+	handshake, surely, alone, early bool
 }
 
 // rested learns from what ended a rest.
@@ -47,16 +47,18 @@ func (c *connection) rested(f *Figures, ch change, late bool, p *port) {
 		c.turns++
 	}
 	c.base, c.baseAsked = c.last, c.asked
+	// Where answers go on from here, this may be a request that did not wait for that.
+	early := was.based && p.pausesAt(t.pair)
 	if certain {
 		c.teach(p, t, was, handshake)
 	}
 	c.doubt = doubt{
 		open: !certain && !c.guessed && ch.sent == 1, turn: t, basis: was,
-		handshake: handshake, surely: surely, alone: alone,
+		handshake: handshake, surely: surely, alone: alone, early: early,
 	}
 	in := ch.out && f.SinceReceived < f.SinceSent // came last, and perhaps alone
-	c.sure = certain || c.trusted && !in && !c.guessed
-	c.based = c.sure || !in && (c.accepted || !p.paused && !late)
+	c.sure = !early && (certain || c.trusted && !in && !c.guessed)
+	c.based = c.sure || !early && !in && (c.accepted || !p.paused && !late)
 }
 
 // goesOn learns from an answer that went on after a rest.
@@ -84,7 +86,7 @@ func (c *connection) resolve(f *Figures, at time.Time, p *port) {
 		c.order, c.ambiguous, c.sinceIn = owing, false, f.Written
 	case c.order == answered && c.noRequest(f, at):
 		d.open = false
-		c.based, c.sure = true, true
+		c.based, c.sure = !d.early, !d.early
 		c.teach(p, d.turn, d.basis, d.handshake)
 	}
 }
@@ -112,10 +114,14 @@ func (c *connection) misses(f *Figures, ch change, p *port) {
 
 // mayBeAskedOn says that what went out is perhaps the answer to one request, owed before or
 // come by now, and a "100 Continue" to another one that has only begun. It is not where all
-// of it is one turn that the port is known to have. What follows something owed the wide
-// rule takes for one answer in two segments.
+// of it is one turn that the port is known to have, nor where that would not fit. What
+// follows something owed the wide rule takes for one answer in two segments, and all of it
+// where no "100 Continue" was ever seen by itself.
 func (c *connection) mayBeAskedOn(f *Figures, ch change, p *port) bool {
-	if ch.sent < 2 || c.order == answered && ch.segments < 2 || p.rule == Wide && c.order != answered {
+	if ch.sent < 2 || c.order == answered && ch.segments < 2 || f.fillsSegments(ch) {
+		return false
+	}
+	if p.rule == Wide && (c.order != answered || !p.interim) {
 		return false
 	}
 	s := p.pairs[c.turnTo(f, c.baseAsked+1).pair]

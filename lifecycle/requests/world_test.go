@@ -62,6 +62,8 @@ type world struct {
 	order  int
 	lines  []*truth
 	peers  uint16
+	// segment is how many bytes a server's segment has at the most.
+	segment uint32
 }
 
 // truth is a connection of which it is known whether a request is in flight.
@@ -76,7 +78,10 @@ type truth struct {
 // newWorld makes up a world. No turn has the sizes of a part of another answer, though
 // several may; and only clients that pause wait for a "100 Continue".
 func newWorld(seed uint64) *world {
-	w := &world{Rand: rand.New(rand.NewPCG(seed, 0))}
+	w := &world{Rand: rand.New(rand.NewPCG(seed, 0)), segment: 9000}
+	if seed%2 == 0 {
+		w.segment = 1448
+	}
 	perhaps := func(likely float64) float64 {
 		if w.Float64() < 0.3 {
 			return likely * w.Float64()
@@ -110,7 +115,7 @@ func newWorld(seed uint64) *world {
 func (w *world) connect() {
 	w.peers++
 	l := &truth{line: newLine(w.peers)}
-	l.Pure, l.RoundTrip = 1, w.roundTrip // the handshake's
+	l.Pure, l.RoundTrip, l.SegmentSize = 1, w.roundTrip, w.segment // the handshake's
 	w.lines = append(w.lines, l)
 	if !w.tls {
 		w.ask(l)
@@ -258,7 +263,7 @@ func (w *world) over(l *truth) {
 
 // send is what the server says, which the client acknowledges a round trip later.
 func (w *world) send(l *truth, size uint64) {
-	const segment = 9000
+	segment := uint64(w.segment)
 	l.Written += size
 	l.DataSent += uint32((size + segment - 1) / segment)
 	l.Unacknowledged++

@@ -116,6 +116,11 @@ var shapes = []kind{
 		head := c.head(http.MethodGet, ask{size: 300, work: 100}, id, "")
 		return then(ctx, c.pieces(ctx, id, 400*ms, head[:len(head)-10], head[len(head)-10:]), 300*ms)
 	}},
+	{name: "request and answer over a segment", turn: large(0)},
+	{name: "the same, work of 5 to 25 ms", turn: large(20)},
+	{name: "head and body apart, answer over a segment", turn: func(ctx context.Context, c *client, _ int) error {
+		return then(ctx, c.post(ctx, ask{size: 5000}, 1000, 0), 300*ms)
+	}},
 	{name: "upload", rival: &rival{44, 45}, turn: func(ctx context.Context, c *client, _ int) error {
 		return then(ctx, c.post(ctx, ask{size: 300, work: c.rand.IntN(500)}, 1<<20, 20*ms), 300*ms)
 	}},
@@ -188,6 +193,20 @@ var opaques = []kind{
 // exchange is a request and a pause after its answer.
 func exchange(a ask, pause time.Duration) func(context.Context, *client, int) error {
 	return func(ctx context.Context, c *client, _ int) error { return then(ctx, c.get(a), pause) }
+}
+
+// large is a request with 2 KB of cookies, as signed ones have, and an answer of 5 KB, at once
+// or, with up to so much more, after 5 ms of work.
+func large(upTo int) func(context.Context, *client, int) error {
+	return func(ctx context.Context, c *client, _ int) error {
+		a := ask{size: 5000}
+		if upTo > 0 {
+			a.work = 5 + c.rand.IntN(upTo)
+		}
+		id := c.begin()
+		head := c.head(http.MethodGet, a, id, "Cookie: session="+strings.Repeat("x", 2000)+"\r\n")
+		return then(ctx, c.pieces(ctx, id, 0, head), 300*ms)
+	}
 }
 
 func then(ctx context.Context, err error, pause time.Duration) error {

@@ -15,5 +15,6 @@ func Figures(s sockdiag.Socket, t sockdiag.Traffic) requests.Figures {
 		Unsent: t.Unsent, Unacknowledged: t.Unacknowledged,
 		DataSent: t.DataSent, DataReceived: t.DataReceived, Pure: t.Segments - t.DataSent,
 		Retransmits: t.Retransmits, OutOfOrder: t.OutOfOrder, RoundTrip: t.RoundTrip,
+		SegmentSize: t.SegmentSize,
 	}
 }
