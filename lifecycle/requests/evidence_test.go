@@ -190,23 +190,20 @@ func TestAskedOnWhileSomethingIsOwed(t *testing.T) {
 		sent   uint32
 		based  bool
 		strict int
-		seen   bool // a "100 Continue" by itself
 		want   bool
 	}{
-		{"in two segments", Strict, owing, 2, true, 0, false, true},
-		{"nobody knows what it was at", Strict, undecided, 2, true, 0, false, true},
-		{"by the wide rule", Wide, owing, 2, true, 0, false, false},
-		{"nothing is owed", Strict, answered, 2, true, 0, false, false},
-		{"two requests", Strict, answered, 2, true, 0, false, true},
-		{"two requests, by the wide rule", Wide, answered, 2, true, 0, false, false},
-		{"two requests, by the wide rule that knows of such", Wide, answered, 2, true, 0, true, true},
-		{"in one segment", Strict, owing, 1, true, 0, false, false},
-		{"known", Strict, owing, 2, true, 3, false, false},
-		{"hardly known", Strict, owing, 2, true, 2, false, true},
-		{"known, from a beginning that is not", Strict, owing, 2, false, 3, false, true},
+		{"in two segments", Strict, owing, 2, true, 0, true},
+		{"nobody knows what it was at", Strict, undecided, 2, true, 0, true},
+		{"by the wide rule", Wide, owing, 2, true, 0, false},
+		{"nothing is owed", Strict, answered, 2, true, 0, false},
+		{"two requests", Strict, answered, 2, true, 0, true},
+		{"two requests, by the wide rule", Wide, answered, 2, true, 0, true},
+		{"in one segment", Strict, owing, 1, true, 0, false},
+		{"known", Strict, owing, 2, true, 3, false},
+		{"hardly known", Strict, owing, 2, true, 2, true},
+		{"known, from a beginning that is not", Strict, owing, 2, false, 3, true},
 	} {
 		p := newPort(tc.rule)
-		p.interim = tc.seen
 		*p.of(pair{100, 300, 1}) = seen{strict: tc.strict}
 		c := &connection{order: tc.order, basis: basis{based: tc.based}}
 		f := Figures{Received: 100, Written: 300, DataReceived: 1, DataSent: tc.sent}

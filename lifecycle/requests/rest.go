@@ -115,13 +115,9 @@ func (c *connection) misses(f *Figures, ch change, p *port) {
 // mayBeAskedOn says that what went out is perhaps the answer to one request, owed before or
 // come by now, and a "100 Continue" to another one that has only begun. It is not where all
 // of it is one turn that the port is known to have, nor where that would not fit. What
-// follows something owed the wide rule takes for one answer in two segments, and all of it
-// where no "100 Continue" was ever seen by itself.
+// follows something owed the wide rule takes for one answer in two segments.
 func (c *connection) mayBeAskedOn(f *Figures, ch change, p *port) bool {
-	if ch.sent < 2 || c.order == answered && ch.segments < 2 || f.fillsSegments(ch) {
-		return false
-	}
-	if p.rule == Wide && (c.order != answered || !p.interim) {
+	if ch.sent < 2 || c.order == answered && ch.segments < 2 || p.rule == Wide && c.order != answered || f.fillsSegments(ch) {
 		return false
 	}
 	s := p.pairs[c.turnTo(f, c.baseAsked+1).pair]

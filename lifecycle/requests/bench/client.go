@@ -204,11 +204,13 @@ func (c *client) pieces(ctx context.Context, id uint64, pause time.Duration, all
 		if i > 0 {
 			rest(ctx, pause)
 		}
+		if i == len(all)-1 {
+			c.truth.now(id, body)
+		}
 		if err := c.send(id, text); err != nil {
 			return err
 		}
 	}
-	c.truth.now(id, body)
 	return c.finish(id, nil)
 }
 

@@ -19,7 +19,7 @@ const margin = 20 * time.Millisecond
 type request struct {
 	client netip.AddrPort
 	// begin, sent, body and end are the client's: before the first write of the
-	// request, after it, after the last one, and after the last read of the answer.
+	// request, after it, before the last one, and after the last read of the answer.
 	begin, sent, body, end time.Time
 	// began, more and last are the server's: it has the request; it writes the second
 	// part of the answer, which is in several; it writes the last one.
