@@ -18,10 +18,20 @@ const (
 // lookShare is the part of a CPU that a hook of the drain may take for its looks: a node
 // that drains has a hundred hooks, and its pods work on.
 func (all *drains) lookShare(d *drain) float64 {
+	return shareOf(d.settingsNow().Until, all.held(), runtime.NumCPU())
+}
+
+// held is how many pods' hooks are not let go yet. A drain is kept after its end for as
+// long as its pod is there, which one that was only restarted may be for months.
+func (all *drains) held() (n int) {
 	all.mu.Lock()
-	pods := len(all.byUID)
-	all.mu.Unlock()
-	return shareOf(d.settingsNow().Until, pods, runtime.NumCPU())
+	defer all.mu.Unlock()
+	for _, d := range all.byUID {
+		if d.now().phase != lifecycle.Released {
+			n++
+		}
+	}
+	return n
 }
 
 func shareOf(u lifecycle.Untils, pods, cpus int) float64 {

@@ -1,7 +1,14 @@
 package node
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/conndrain/conndrain/lifecycle"
 )
@@ -31,6 +38,42 @@ func TestShareOf(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := shareOf(tc.untils, tc.pods, tc.cpus); got != tc.want {
 				t.Errorf("%v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// Pods that have had their answer take none of it: neither those that only had a container
+// restarted and serve on, nor those that are on their way out.
+func TestShareIsOfTheHeld(t *testing.T) {
+	t.Parallel()
+	config := Config{Logger: slog.New(slog.DiscardHandler)}
+	for _, tc := range []struct {
+		name string
+		ends state
+		want int
+	}{
+		{"restarted", state{phase: lifecycle.Released, reason: lifecycle.NotTerminating}, 0},
+		{"released", state{phase: lifecycle.Released, reason: lifecycle.Drained}, 0},
+		{"perhaps only restarted", state{phase: lifecycle.Serving}, 100},
+		{"held", state{phase: lifecycle.Draining}, 100},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			all := newDrains(config, func(_ context.Context, d *drain) { d.become(tc.ends) })
+			for i := range 100 {
+				pod := podWithGrace(30, 30)
+				pod.UID = types.UID(fmt.Sprint("pod-", i))
+				all.join(t.Context(), pod, time.Now(), false, 0)
+			}
+			all.close()
+			if got := all.held(); got != tc.want {
+				t.Errorf("%d are held, want %d", got, tc.want)
+			}
+			asks := newDrain(podWithGrace(30, 30), time.Now(), false, config)
+			asks.settings.Until = ports(nil, untilRequests)
+			if got, most := all.lookShare(asks), shareOf(asks.settings.Until, tc.want, runtime.NumCPU()); got != most {
+				t.Errorf("a hook may take %g of a CPU, want %g", got, most)
 			}
 		})
 	}
