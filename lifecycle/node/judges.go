@@ -59,7 +59,7 @@ func (j *judges) hear(r lifecycle.DrainRequest, arrived time.Time) (leave func()
 		j.seeing++
 		j.sighted = arrived
 		if r.Requests != nil && !j.closed {
-			j.report, j.told = r.Requests, arrived
+			j.report, j.told = bounded(r.Requests), arrived
 		}
 	} else {
 		j.blind = blind
@@ -74,6 +74,39 @@ func (j *judges) hear(r lifecycle.DrainRequest, arrived time.Time) (leave func()
 			j.sighted = j.contact
 		}
 	}
+}
+
+// bounded is what anybody reads of a report, and no more than a hook says: it is kept for
+// as long as its pod is held, and who sends it is not trusted.
+func bounded(r *lifecycle.RequestReport) *lifecycle.RequestReport {
+	b := &lifecycle.RequestReport{Classes: make(map[string]lifecycle.PeerSet), Counts: make(map[string]int)}
+	room := lifecycle.MaxClassedPeers
+	for _, class := range classWords {
+		if n, told := r.Counts[class]; told {
+			b.Counts[class] = n
+		}
+		peers := r.Classes[class]
+		if len(peers) > room {
+			peers = some(peers, room)
+		}
+		if len(peers) > 0 {
+			b.Classes[class] = peers
+			room -= len(peers)
+		}
+	}
+	return b
+}
+
+// some are n of the clients.
+func some(peers lifecycle.PeerSet, n int) lifecycle.PeerSet {
+	few := make(lifecycle.PeerSet, n)
+	for p := range peers {
+		if len(few) == n {
+			break
+		}
+		few.Add(p)
+	}
+	return few
 }
 
 // close lets go of what nobody reads any more.

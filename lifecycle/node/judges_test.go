@@ -1,11 +1,18 @@
 package node
 
 import (
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/conndrain/conndrain/conntrack"
 	"github.com/conndrain/conndrain/lifecycle"
@@ -83,6 +90,70 @@ func TestReleasedKeepsNoReports(t *testing.T) {
 	if says(); kept() {
 		t.Error("they are kept after the end")
 	}
+}
+
+// Of a report only what means something is kept, and of no more clients than a hook names.
+func TestReportIsBounded(t *testing.T) {
+	t.Parallel()
+	clients := func(from, n int) string {
+		return fmt.Sprintf(`{"10.0.0.1":[%s]}`, strings.Join(numbers(from, n), ","))
+	}
+	words := make([]string, 1000)
+	for i := range words {
+		words[i] = fmt.Sprintf("%q:{}", fmt.Sprint("class", i))
+	}
+	for _, tc := range []struct {
+		name  string
+		says  string
+		named map[string]int
+		count map[string]int
+	}{
+		{"a hook's own words", `"classes":{"owes":` + clients(1, 2) + `,"between":` + clients(3, 3) + `},"counts":{"owes":2,"between":3}`,
+			map[string]int{"owes": 2, "between": 3}, map[string]int{"owes": 2, "between": 3}},
+		{"as many clients as a hook names", `"classes":{"unknown":` + clients(1, lifecycle.MaxClassedPeers) + `},"counts":{"unknown":9000}`,
+			map[string]int{"unknown": lifecycle.MaxClassedPeers}, map[string]int{"unknown": 9000}},
+		{"more", `"classes":{"unknown":` + clients(1, 40000) + `}`, map[string]int{"unknown": lifecycle.MaxClassedPeers}, nil},
+		{"more of several classes", `"classes":{"owes":` + clients(1, 1500) + `,"sending":` + clients(2001, 1500) + `,"unknown":` + clients(4001, 1500) + `}`,
+			map[string]int{"owes": 1500, "sending": lifecycle.MaxClassedPeers - 1500}, nil},
+		{"made-up words", `"classes":{` + strings.Join(words, ",") + `,"owes":` + clients(1, 1) + `},"counts":{"tea":1,"owes":1},"blind":"  ","quietAgoSeconds":1`,
+			map[string]int{"owes": 1}, map[string]int{"owes": 1}},
+		{"nothing", `"counts":null`, nil, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var r lifecycle.DrainRequest
+			if err := json.Unmarshal([]byte(`{"can":["judge"],"sockets":{},"requests":{`+tc.says+`}}`), &r); err != nil {
+				t.Fatal(err)
+			}
+			var j judges
+			j.hear(r, time.Now())
+			kept := j.classes(time.Now())
+			named := make(map[string]int)
+			for class, peers := range kept.Classes {
+				named[class] = len(peers)
+				for p := range peers {
+					if !r.Requests.Classes[class].Has(p) {
+						t.Errorf("%s is made up", p)
+					}
+				}
+			}
+			if diff := cmp.Diff(tc.named, named, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("clients by class (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.count, kept.Counts, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("counts (-want +got):\n%s", diff)
+			}
+			if kept.Blind != "" || kept.QuietAgoSeconds != nil {
+				t.Errorf("nobody reads %+v", kept)
+			}
+		})
+	}
+}
+
+func numbers(from, n int) (all []string) {
+	for i := range n {
+		all = append(all, strconv.Itoa(from+i))
+	}
+	return all
 }
 
 // Of what a hook says that it can only the words that mean something are kept.
