@@ -32,6 +32,7 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 	if d.Reason == lifecycle.Expired {
 		s.cut = new(held.Blocking())
 	}
+	untold := v.untold(now) // before the release lets go of what the hooks have said
 	v.become(s)
 	v.sayDraining(d, o.Deadline, held, left, now)
 	v.sayUnjudged(d, now)
@@ -52,7 +53,7 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 		}
 	case lifecycle.Expired:
 		v.tally.cut(held)
-		v.events.expired(pod, held, v.untold(now), left, waited, v.begun, v.unknownBecause(), v.saving.saved(now))
+		v.events.expired(pod, held, untold, left, waited, v.begun, v.unknownBecause(), v.saving.saved(now))
 	case lifecycle.ReleasedByUser:
 		by, why := v.releasedBy()
 		v.events.released(pod, held, left, waited, v.begun, by, why)
@@ -61,13 +62,33 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 }
 
 // untold is of how many sessions that hold for their requests nobody could tell whether one
-// was in flight.
-func (v *vigil) untold(now time.Time) int {
+// was in flight, or of how many at the least.
+type untold struct {
+	sessions int
+	least    bool
+}
+
+// untold takes the hooks' word, which names the classes of the wide rule, and not those of
+// very many clients: by the strict one there may be more of which nobody can tell.
+func (v *vigil) untold(now time.Time) (u untold) {
 	of := v.judges.classes(now)
 	if of == nil {
-		return 0
+		return untold{}
 	}
-	return min(max(0, of.Counts[requests.Unknown.String()]), v.apart.requests)
+	unknown := func(peers lifecycle.PeerSet, sure func(class string) bool) {
+		for p := range peers {
+			class := classOf(p, of)
+			if class == requests.Unknown.String() {
+				u.sessions++
+			} else if !sure(class) {
+				u.least = true
+			}
+		}
+	}
+	unknown(v.apart.wide, func(class string) bool { return class != "" })
+	unknown(v.apart.strict, func(string) bool { return false })
+	u.sessions = min(u.sessions, v.apart.requests)
+	return u
 }
 
 // measure counts what came late, and from when on nothing holds the pod.

@@ -158,10 +158,14 @@ func (e events) deaf(node, address string, why error) {
 
 // expired says what was cut, and of how many of those that hold for their requests nobody
 // could tell whether one was in flight.
-func (e events) expired(pod *corev1.Pod, c conntrack.Counts, untold int, left []conntrack.Session, waited time.Duration, begun time.Time, why error, saved time.Duration) {
+func (e events) expired(pod *corev1.Pod, c conntrack.Counts, u untold, left []conntrack.Session, waited time.Duration, begun time.Time, why error, saved time.Duration) {
 	unclear := ""
-	if untold > 0 {
-		unclear = fmt.Sprintf(", of %d nobody could tell whether a request was in flight", untold)
+	if u.sessions > 0 {
+		least := ""
+		if u.least {
+			least = "at least "
+		}
+		unclear = fmt.Sprintf(", of %s%d nobody could tell whether a request was in flight", least, u.sessions)
 	}
 	text := fmt.Sprintf("The time was up after %s: %s cut, %d of them active%s%s: %s",
 		inSeconds(waited), number(c.Blocking(), "session"), c.Active, unclear, details(c), peers(left, begun))

@@ -180,32 +180,43 @@ func TestQuietAt(t *testing.T) {
 }
 
 // At the deadline people learn of how many sessions nobody could tell anything: what holds for
-// its sessions is none of them.
+// its sessions is none of them, and what the strict rule cannot tell may be more.
 func TestUntold(t *testing.T) {
+	set := func(all ...uint16) lifecycle.PeerSet {
+		peers := make(lifecycle.PeerSet)
+		for _, n := range all {
+			peers.Add(peer(n))
+		}
+		return peers
+	}
 	for _, tc := range []struct {
-		name     string
-		untold   int
-		requests int
-		want     int
+		name         string
+		says         map[string]lifecycle.PeerSet // nil is nobody
+		wide, strict lifecycle.PeerSet
+		want         untold
 	}{
-		{"nobody tells", -1, 4, 0},
-		{"all are told", 0, 4, 0},
-		{"some are not", 3, 4, 3},
-		{"more than there are", 9, 4, 4},
-		{"fewer than none", -5, 4, 0},
+		{"nobody tells", nil, set(1, 2), nil, untold{}},
+		{"all are told", map[string]lifecycle.PeerSet{"owes": set(1), "between": set(2)}, set(1, 2), nil, untold{}},
+		{"some are not", map[string]lifecycle.PeerSet{"owes": set(1), "unknown": set(2, 3)}, set(1, 2, 3), nil, untold{sessions: 2}},
+		{"others than those that hold", map[string]lifecycle.PeerSet{"owes": set(1), "unknown": set(8, 9)}, set(1), nil, untold{}},
+		{"one that was not named", map[string]lifecycle.PeerSet{"unknown": set(1)}, set(1, 2), nil, untold{1, true}},
+		{"by the strict rule", map[string]lifecycle.PeerSet{"between": set(1), "unknown": set(2)}, nil, set(1, 2), untold{1, true}},
+		{"all by the strict rule", map[string]lifecycle.PeerSet{"unknown": set(1, 2)}, nil, set(1, 2), untold{sessions: 2}},
+		{"by both", map[string]lifecycle.PeerSet{"owes": set(1), "unknown": set(2, 3)}, set(1, 2), set(3), untold{sessions: 2}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			v := newVigil()
-			v.apart.requests = tc.requests
+			v.apart.wide, v.apart.strict = tc.wide, tc.strict
+			v.apart.requests = len(tc.wide) + len(tc.strict)
 			now := time.Now()
-			if tc.untold != -1 {
+			if tc.says != nil {
 				v.judges.hear(lifecycle.DrainRequest{
 					Can: []string{lifecycle.CanJudge}, Sockets: &lifecycle.SocketList{},
-					Requests: &lifecycle.RequestReport{Counts: map[string]int{"unknown": tc.untold}},
+					Requests: &lifecycle.RequestReport{Classes: tc.says},
 				}, now)
 			}
 			if got := v.untold(now); got != tc.want {
-				t.Errorf("%d untold, want %d", got, tc.want)
+				t.Errorf("%+v untold, want %+v", got, tc.want)
 			}
 		})
 	}

@@ -283,6 +283,51 @@ func TestPermissionEnds(t *testing.T) {
 	})
 }
 
+// At the deadline it is said of how many of those that held for their requests nobody could
+// tell: not of one that holds until it has ended.
+func TestUntoldIsSaid(t *testing.T) {
+	t.Parallel()
+	const told = " nobody could tell whether a request was in flight: "
+	for _, tc := range []struct {
+		rule, web string
+		want      string
+	}{
+		{"requests", "unknown", ", of 1" + told},
+		{"requests", "owes", ""},
+		{"requests-strict", "unknown", ", of 1" + told},
+	} {
+		t.Run(tc.rule+" "+tc.web, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, annotated(map[string]string{"conndrain.io/until": "http=" + tc.rule + ",sessions", "conndrain.io/ports": "http,9000"}), quick)
+			c := s.connect(s.serve())
+			db := s.connectTo(s.listen(9000), netip.AddrPortFrom(s.lab.PodAddr, 9000))
+			j := s.judge(c, db)
+			j.says = &lifecycle.RequestReport{Classes: make(map[string]lifecycle.PeerSet), Counts: make(map[string]int)}
+			for _, p := range []struct {
+				class string
+				of    session
+			}{{tc.web, c}, {"unknown", db}} {
+				if j.says.Classes[p.class] == nil {
+					j.says.Classes[p.class] = make(lifecycle.PeerSet)
+				}
+				j.says.Classes[p.class].Add(clientOf(p.of))
+				j.says.Counts[p.class]++
+			}
+			s.delete(6)
+			s.withdraw()
+			if a := j.released(); a.Reason != lifecycle.Expired {
+				t.Errorf("reason %s, want %s", a.Reason, lifecycle.Expired)
+			}
+			s.eventNaming("DrainExpired: ", "2 sessions cut, ", tc.want)
+			for _, e := range s.events() {
+				if tc.want == "" && strings.Contains(e, told) {
+					t.Errorf("event %q", e)
+				}
+			}
+		})
+	}
+}
+
 // A helper that is started anew permits nothing before it knows all itself.
 func TestPermissionAfterARestart(t *testing.T) {
 	t.Parallel()
