@@ -40,20 +40,23 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 		return
 	}
 	v.tally.released(d.Reason, waited)
+	parted := v.parted(left)
 	switch d.Reason {
 	case lifecycle.Drained:
+		v.tally.parted(parted)
 		switch {
 		case v.endedBy != nil:
-			v.tally.cuts.WithLabelValues("active").Add(float64(v.endedBy.Cut - v.endedBy.Untold))
+			v.tally.parted(*v.endedBy)
 			v.events.quiet(pod, held, *v.endedBy, v.apart.left, waited)
 		case v.settingsNow().Until.Only(lifecycle.UntilWithdrawn):
 			v.events.withdrawn(pod, c, waited)
 		default:
-			v.events.drained(pod, held, v.apart.left, waited, v.saving.saved(now))
+			v.events.drained(pod, held, parted, v.apart.left, waited, v.saving.saved(now))
 		}
 	case lifecycle.Expired:
 		v.tally.cut(held)
-		v.events.expired(pod, held, untold, left, waited, v.begun, v.unknownBecause(), v.saving.saved(now))
+		v.tally.parted(parted)
+		v.events.expired(pod, held, untold, parted, left, waited, v.begun, v.unknownBecause(), v.saving.saved(now))
 	case lifecycle.ReleasedByUser:
 		by, why := v.releasedBy()
 		v.events.released(pod, held, left, waited, v.begun, by, why)

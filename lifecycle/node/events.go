@@ -104,9 +104,10 @@ func details(c conntrack.Counts) string {
 	return " (" + strings.Join(all, ", ") + ")"
 }
 
-// drained says that nothing holds it any more, how many sessions are left to the
-// application, and what another policy would have saved.
-func (e events) drained(pod *corev1.Pod, c conntrack.Counts, left int, waited, saved time.Duration) {
+// drained says that nothing holds it any more, what a hook that went before the others has
+// cut, how many sessions are left to the application, and what another policy would have
+// saved.
+func (e events) drained(pod *corev1.Pod, c conntrack.Counts, parted lifecycle.Leaving, left int, waited, saved time.Duration) {
 	text := "The last session has ended"
 	switch {
 	case c.Peak == 0:
@@ -123,7 +124,12 @@ func (e events) drained(pod *corev1.Pod, c conntrack.Counts, left int, waited, s
 	if left > 0 {
 		text += fmt.Sprintf(", %s left to the application", number(left, "session"))
 	}
-	e.recorder.Eventf(pod, corev1.EventTypeNormal, reasonDrained, "%s; released %s after the first hook began%s", text, inSeconds(waited), earlier(saved))
+	kind := corev1.EventTypeNormal
+	if parted.Cut > 0 {
+		kind = corev1.EventTypeWarning
+		text += "; " + inFlight(parted)
+	}
+	e.recorder.Eventf(pod, kind, reasonDrained, "%s; released %s after the first hook began%s", text, inSeconds(waited), earlier(saved))
 }
 
 // withdrawn says that a pod is sent nothing new, which is all that it waited for.
@@ -157,8 +163,8 @@ func (e events) deaf(node, address string, why error) {
 }
 
 // expired says what was cut, and of how many of those that hold for their requests nobody
-// could tell whether one was in flight.
-func (e events) expired(pod *corev1.Pod, c conntrack.Counts, u untold, left []conntrack.Session, waited time.Duration, begun time.Time, why error, saved time.Duration) {
+// could tell whether one was in flight, and what a hook that went before the others had cut.
+func (e events) expired(pod *corev1.Pod, c conntrack.Counts, u untold, parted lifecycle.Leaving, left []conntrack.Session, waited time.Duration, begun time.Time, why error, saved time.Duration) {
 	unclear := ""
 	if u.sessions > 0 {
 		least := ""
@@ -176,6 +182,9 @@ func (e events) expired(pod *corev1.Pod, c conntrack.Counts, u untold, left []co
 		}
 	} else if c.Blocking() == 0 {
 		text = fmt.Sprintf("The time was up after %s, while a connection was being made", inSeconds(waited))
+	}
+	if parted.Cut > 0 {
+		text += "; " + inFlight(parted)
 	}
 	e.recorder.Event(pod, corev1.EventTypeWarning, reasonDrainExpired, text+earlier(saved))
 }

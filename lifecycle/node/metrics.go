@@ -30,7 +30,7 @@ func newTally(r prometheus.Registerer) *tally {
 		}, []string{"reason"}),
 		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "conndrain_sessions_cut_total",
-			Help: "Sessions that still blocked when their pod was released at its deadline, by whether a packet came in their last 5 s; as active also requests that were in flight at a release between requests.",
+			Help: "Sessions that still blocked when their pod was released at its deadline, by whether a packet came in their last 5 s; as active also requests that were in flight at a release between requests, of the pod or of one of its containers.",
 		}, []string{"activity"}),
 		late: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "conndrain_new_sessions_after_withdrawal_total",
@@ -72,6 +72,11 @@ func (t *tally) released(reason lifecycle.Reason, waited time.Duration) {
 func (t *tally) cut(c conntrack.Counts) {
 	t.cuts.WithLabelValues("active").Add(float64(c.Active))
 	t.cuts.WithLabelValues("quiet").Add(float64(c.Blocking() - c.Active))
+}
+
+// parted counts what a hook that ended by itself has surely cut.
+func (t *tally) parted(l lifecycle.Leaving) {
+	t.cuts.WithLabelValues("active").Add(float64(l.Cut - l.Untold))
 }
 
 // gauges show what is now, at each scrape. A series of a pod is there only while

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/conndrain/conndrain/conntrack"
 	"github.com/conndrain/conndrain/lifecycle"
 )
 
@@ -154,12 +155,9 @@ func (d *drain) leaving() *lifecycle.Leaving {
 func (v *vigil) ended(d lifecycle.Decision) lifecycle.Decision {
 	l := v.leaving()
 	if l != nil {
-		word := lifecycle.Leaving{Cut: max(0, min(l.Cut, v.apart.requests))}
-		word.Untold = max(0, min(l.Untold, word.Cut))
-		if v.word == nil || word.Cut > v.word.Cut {
-			v.word = &word
-		}
+		v.hearWord(*l)
 	}
+	v.before = v.apart.holding
 	before, _ := v.permission()
 	switch {
 	case d.Reason == lifecycle.Expired && v.word != nil && v.apart.counts.Known && !v.pending && v.apart.all() == 0:
@@ -172,4 +170,34 @@ func (v *vigil) ended(d lifecycle.Decision) lifecycle.Decision {
 	}
 	v.endedBy = v.word
 	return lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Drained}
+}
+
+// hearWord takes in the last word of a hook, which has cut no more requests than there were
+// sessions: as it ended, or a look before, since those of its container end with it.
+func (v *vigil) hearWord(l lifecycle.Leaving) {
+	of := v.apart.holding
+	if v.before.requests > of.requests {
+		of = v.before
+	}
+	word := lifecycle.Leaving{Cut: max(0, min(l.Cut, of.requests))}
+	word.Untold = max(0, min(l.Untold, word.Cut))
+	if v.word == nil || word.Cut > v.word.Cut {
+		v.word, v.wordOf = &word, of
+	}
+}
+
+// parted is the last word of a hook that went before the others, which something held. What
+// is left of its sessions is none of what it cut.
+func (v *vigil) parted(left []conntrack.Session) lifecycle.Leaving {
+	if v.word == nil || v.endedBy != nil {
+		return lifecycle.Leaving{}
+	}
+	gone := len(v.wordOf.wide) + len(v.wordOf.strict)
+	for i := range left {
+		if client := left[i].Client; v.wordOf.wide.Has(client) || v.wordOf.strict.Has(client) {
+			gone--
+		}
+	}
+	cut := min(v.word.Cut, max(0, gone))
+	return lifecycle.Leaving{Cut: cut, Untold: min(v.word.Untold, cut)}
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -213,6 +214,35 @@ func TestPermissionIsTakenBack(t *testing.T) {
 		t.Errorf("reason %s, want %s", a.Reason, lifecycle.Drained)
 	}
 	s.eventNaming("Drained: No request was in flight on the 1 session left; ")
+}
+
+// A hook that leaves as something begins to hold the others has cut what was in flight on its
+// container's connections: that is told and counted with the end of the rest.
+func TestLeaveBeforeTheOthers(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, annotated(map[string]string{"conndrain.io/until": "9000=sessions,requests", "conndrain.io/ports": "http,9000"}), quick)
+	c := s.connect(s.serve())
+	other := s.listen(9000)
+	one, two := s.judge(c), s.judge(c)
+	s.delete(900)
+	s.withdraw()
+	one.permitted(true)
+	db := s.connectTo(other, netip.AddrPortFrom(s.lab.PodAddr, 9000))
+	one.sees(c, db)
+	two.sees(c, db)
+	two.permitted(false)
+	one.leaves(1)
+	must(t, c.server.(*net.TCPConn).SetLinger(0))
+	must(t, c.server.Close())
+	two.sees(db)
+	s.reaches(lifecycle.Draining, 1)
+	db.end(t)
+	two.sees()
+	if a := two.released(); a.Reason != lifecycle.Drained {
+		t.Errorf("reason %s, want %s", a.Reason, lifecycle.Drained)
+	}
+	s.eventNaming("Drained: The last session has ended, 1 began during the drain; 1 request was in flight when one of its hooks returned before the rest")
+	s.metric(`conndrain_sessions_cut_total{activity="active"} 1`)
 }
 
 // A UDP session is none of those that a hook can judge.

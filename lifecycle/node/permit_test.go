@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/conndrain/conndrain/conntrack"
 	"github.com/conndrain/conndrain/lifecycle"
 )
 
@@ -228,6 +229,56 @@ func TestLastWordBesideAHandshake(t *testing.T) {
 			}
 			if tc.want == lifecycle.Drained && (v.endedBy == nil || v.endedBy.Cut != 2) {
 				t.Errorf("ended by %+v, want the 2 requests that were cut", v.endedBy)
+			}
+		})
+	}
+}
+
+// What a hook cut that went before the others is not forgotten at the end of the rest, nor
+// counted twice: its container's sessions may have gone by the time that its word is read,
+// and others be left.
+func TestLastWordBesideASession(t *testing.T) {
+	client := func(n uint16) conntrack.Session { return conntrack.Session{Protocol: conntrack.TCP, Client: peer(n)} }
+	for _, tc := range []struct {
+		name  string
+		words []lifecycle.Leaving
+		gone  bool // before the word is read
+		left  []conntrack.Session
+		want  lifecycle.Leaving
+	}{
+		{"no word", nil, false, nil, lifecycle.Leaving{}},
+		{"nothing was cut", []lifecycle.Leaving{{}}, false, nil, lifecycle.Leaving{}},
+		{"all have ended", []lifecycle.Leaving{{Cut: 2, Untold: 1}}, false, nil, lifecycle.Leaving{Cut: 2, Untold: 1}},
+		{"they had gone", []lifecycle.Leaving{{Cut: 2}}, true, nil, lifecycle.Leaving{Cut: 2}},
+		{"more than there were", []lifecycle.Leaving{{Cut: 9, Untold: 9}}, false, nil, lifecycle.Leaving{Cut: 3, Untold: 3}},
+		{"two hooks", []lifecycle.Leaving{{Cut: 1}, {Cut: 2}}, false, nil, lifecycle.Leaving{Cut: 2}},
+		{"another session is left", []lifecycle.Leaving{{Cut: 3}}, false, []conntrack.Session{client(9)}, lifecycle.Leaving{Cut: 3}},
+		{"two of its own are left", []lifecycle.Leaving{{Cut: 2, Untold: 2}}, false, []conntrack.Session{client(1), client(3)}, lifecycle.Leaving{Cut: 1, Untold: 1}},
+		{"all of its own are left", []lifecycle.Leaving{{Cut: 2}}, false, []conntrack.Session{client(1), client(2), client(3)}, lifecycle.Leaving{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := newVigil()
+			holds := lifecycle.Decision{Phase: lifecycle.Draining}
+			v.apart.requests, v.apart.sessions = 3, 1
+			v.apart.wide, v.apart.strict = lifecycle.PeerSet{peer(1): {}, peer(2): {}}, lifecycle.PeerSet{peer(3): {}}
+			v.ended(holds)
+			if tc.gone {
+				v.apart = apart{}
+				v.apart.sessions = 1
+			}
+			for _, l := range tc.words {
+				v.leave(l)
+				if d := v.ended(holds); d.Phase != lifecycle.Draining {
+					t.Errorf("%+v beside a session that holds", d)
+				}
+			}
+			v.apart = apart{}
+			end := lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Drained}
+			if d := v.ended(end); d.Reason != end.Reason || v.endedBy != nil {
+				t.Errorf("%+v, ended by %+v, want that of the last session", d, v.endedBy)
+			}
+			if got := v.parted(tc.left); got != tc.want {
+				t.Errorf("%+v, want %+v", got, tc.want)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ import (
 // how many sessions were not waited for at all.
 func (e events) quiet(pod *corev1.Pod, c conntrack.Counts, last lifecycle.Leaving, left int, waited time.Duration) {
 	on := ""
-	if c.Blocking() > 0 {
+	if c.Blocking() > 0 && last.Cut <= c.Blocking() { // or else some have gone with the hook's container
 		on = " on the " + number(c.Blocking(), "session") + " left"
 	}
 	surely, kind := last.Cut-last.Untold, corev1.EventTypeWarning
@@ -37,6 +37,20 @@ func (e events) quiet(pod *corev1.Pod, c conntrack.Counts, last lifecycle.Leavin
 		text += fmt.Sprintf("; %s left to the application", number(left, "session"))
 	}
 	e.recorder.Eventf(pod, kind, reasonDrained, "%s; released %s after the first hook began", text, inSeconds(waited))
+}
+
+// inFlight says what a hook that went before the others has cut: which requests were its own
+// container's nobody knows.
+func inFlight(l lifecycle.Leaving) string {
+	how := "in flight"
+	switch l.Untold {
+	case 0:
+	case l.Cut:
+		how = "perhaps in flight"
+	default:
+		how = fmt.Sprintf("in flight, %d of them perhaps,", l.Untold)
+	}
+	return fmt.Sprintf("%s %s when one of its hooks returned before the rest (conndrain.io/busy-after)", numberAre(l.Cut, "request"), how)
 }
 
 // earlier says what another policy would have saved, where that is worth a word.

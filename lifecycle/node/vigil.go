@@ -47,8 +47,11 @@ type vigil struct {
 	pending bool // the sockets have not confirmed the counts yet
 	apart   apart
 	renewAt time.Time // when other clients have to be in the permission
-	// word is the last of a hook that has gone by itself, endedBy if that was the end.
+	before  holding   // what held the pod at the look before
+	// word is the last of a hook that has gone by itself, wordOf what held the pod then,
+	// endedBy the word if that was the end.
 	word    *lifecycle.Leaving
+	wordOf  holding
 	endedBy *lifecycle.Leaving
 	saving  saving
 	// orderAt is when the application will have to be told if nothing new comes, orderedAt
