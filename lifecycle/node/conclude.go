@@ -152,9 +152,23 @@ func (v *vigil) unknownBecause() error {
 	return v.fault
 }
 
+// tellUndeclared puts annotations that name a port nobody knows of on the list of what has to
+// be told, as soon as the slices have said which they list.
+func (v *vigil) tellUndeclared(now time.Time) {
+	if !v.route.known && now.Sub(v.begun) < routesPatience {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, m := range undeclared(v.pod, v.settings, v.listed) {
+		v.tell(m)
+	}
+}
+
 // tellFaults tells people what is wrong with the pod, each once.
-func (v *vigil) tellFaults() {
+func (v *vigil) tellFaults(now time.Time) {
 	pod := v.current()
+	v.tellUndeclared(now)
 	for _, m := range v.toTell() {
 		v.events.malformed(pod, m)
 	}

@@ -174,7 +174,7 @@ func (d *drain) stopping(window time.Duration) {
 func (d *drain) readSettings() {
 	var malformed []lifecycle.Malformed
 	d.settings, malformed = lifecycle.ParseAnnotations(d.pod.Annotations, named(d.pod))
-	for _, m := range append(malformed, undeclared(d.pod, d.settings)...) {
+	for _, m := range malformed {
 		d.tell(m)
 	}
 }

@@ -83,8 +83,12 @@ func declared(pod *corev1.Pod) []port {
 }
 
 // undeclared are the annotations that name a port which no container of the pod declares,
-// where they declare any: most often it is the Service's, and nothing on it is waited for.
-func undeclared(pod *corev1.Pod, s lifecycle.Settings) []lifecycle.Malformed {
+// where they declare any, and no slice lists: most often it is the Service's, and nothing on
+// it is waited for.
+func undeclared(pod *corev1.Pod, s lifecycle.Settings, listed []port) []lifecycle.Malformed {
+	if len(s.Ports)+len(s.Until.Ports) == 0 {
+		return nil
+	}
 	var numbers []uint16
 	for _, p := range declared(pod) {
 		numbers = append(numbers, p.number)
@@ -95,7 +99,7 @@ func undeclared(pod *corev1.Pod, s lifecycle.Settings) []lifecycle.Malformed {
 	var all []lifecycle.Malformed
 	tell := func(annotation string, named []uint16) {
 		for _, n := range named {
-			if slices.Contains(numbers, n) {
+			if slices.Contains(numbers, n) || slices.ContainsFunc(listed, func(p port) bool { return p.number == n }) {
 				continue
 			}
 			all = append(all, lifecycle.Malformed{

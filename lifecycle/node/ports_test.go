@@ -62,21 +62,34 @@ func TestProbedPorts(t *testing.T) {
 	}
 }
 
-// A port that is the Service's, or mistyped, is told of where the pod declares its own.
+// A port that is the Service's, or mistyped, is told of where the pod declares its own, as
+// soon as it is known that no slice lists it.
 func TestUndeclaredPorts(t *testing.T) {
 	t.Parallel()
+	const (
+		advice  = ": use the container's port, not the Service's, or declare it"
+		service = `conndrain.io/ports: "80" names port 80, which no container of the pod declares (7000, 8080)` + advice
+		policy  = `conndrain.io/until: "8081=requests,8080=sessions" names port 8081, which no container of the pod declares (8080)` + advice
+	)
+	known := route{known: true}
 	for _, tc := range []struct {
 		name        string
 		declared    []int32
+		listed      []port
 		annotations map[string]string
+		route       route
+		looks       time.Duration // for so long
 		want        []string
 	}{
-		{"the Service's", []int32{8080, 7000}, map[string]string{"conndrain.io/ports": "80"},
-			[]string{`conndrain.io/ports: "80" names port 80, which no container of the pod declares (7000, 8080): use the container's port, not the Service's, or declare it`}},
-		{"a policy's", []int32{8080}, map[string]string{"conndrain.io/until": "8081=requests,8080=sessions"},
-			[]string{`conndrain.io/until: "8081=requests,8080=sessions" names port 8081, which no container of the pod declares (8080): use the container's port, not the Service's, or declare it`}},
-		{"its own", []int32{8080}, map[string]string{"conndrain.io/ports": "8080", "conndrain.io/until": "8080=requests"}, nil},
-		{"none declared", nil, map[string]string{"conndrain.io/ports": "80"}, nil},
+		{"the Service's", []int32{8080, 7000}, nil, map[string]string{"conndrain.io/ports": "80"}, known, 0, []string{service}},
+		{"the Service's beside its slice", []int32{8080, 7000}, []port{{name: "http", number: 8080}}, map[string]string{"conndrain.io/ports": "80"}, known, 0, []string{service}},
+		{"no slice is known yet", []int32{8080, 7000}, nil, map[string]string{"conndrain.io/ports": "80"}, route{}, routesPatience - 1, nil},
+		{"no slice is known for long", []int32{8080, 7000}, nil, map[string]string{"conndrain.io/ports": "80"}, route{}, routesPatience, []string{service}},
+		{"a policy's", []int32{8080}, nil, map[string]string{"conndrain.io/until": "8081=requests,8080=sessions"}, known, 0, []string{policy}},
+		{"its own", []int32{8080}, nil, map[string]string{"conndrain.io/ports": "8080", "conndrain.io/until": "8080=requests"}, known, 0, nil},
+		{"a slice's, and only that for metrics is declared", []int32{9090}, []port{{name: "http", number: 8080}},
+			map[string]string{"conndrain.io/ports": "8080", "conndrain.io/until": "8080=requests"}, known, 0, nil},
+		{"none declared", nil, nil, map[string]string{"conndrain.io/ports": "80"}, known, 0, nil},
 	} {
 		pod := podWithGrace(30, 30)
 		pod.Annotations = tc.annotations
@@ -84,7 +97,11 @@ func TestUndeclaredPorts(t *testing.T) {
 		for _, n := range tc.declared {
 			pod.Spec.Containers[0].Ports = append(pod.Spec.Containers[0].Ports, corev1.ContainerPort{ContainerPort: n})
 		}
-		d := newDrain(pod, time.Now(), false, Config{Logger: slog.New(slog.DiscardHandler)})
+		now := time.Now()
+		d := newDrain(pod, now, false, Config{Logger: slog.New(slog.DiscardHandler)})
+		v := &vigil{drain: d, begun: now, route: tc.route, listed: tc.listed}
+		v.tellUndeclared(now.Add(tc.looks))
+		v.tellUndeclared(now.Add(tc.looks)) // is told of once
 		var got []string
 		for _, m := range d.toTell() {
 			got = append(got, m.String())

@@ -208,7 +208,7 @@ func (v *vigil) prepare(ctx context.Context, now time.Time) {
 		}
 	}
 	v.askForDelay(ctx)
-	v.tellFaults()
+	v.tellFaults(now)
 	v.retarget(now)
 	if v.watch != nil || v.opening || now.Before(v.openAt) {
 		return
