@@ -3,6 +3,7 @@ package hook
 import (
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // maxHooks is how many hooks are held at once; a pod has one for each container.
@@ -19,12 +20,14 @@ type places struct {
 
 // place is one hook's.
 type place struct {
-	from netip.Addr
-	lost chan struct{} // closed where it was given to another
+	from    netip.Addr
+	arrived time.Time
+	lost    chan struct{} // closed where it was given to another
 }
 
-// take returns a place for a hook from an address, or nil where there is none.
-func (p *places) take(from netip.Addr) *place {
+// take returns a place for a hook that comes from an address now, or nil where there is
+// none.
+func (p *places) take(from netip.Addr, now time.Time) *place {
 	if p.taken >= maxHooks {
 		var held []*place
 		for _, others := range p.of {
@@ -42,10 +45,23 @@ func (p *places) take(from netip.Addr) *place {
 	if p.of == nil {
 		p.of = make(map[netip.Addr][]*place)
 	}
-	one := &place{from: from, lost: make(chan struct{})}
+	one := &place{from: from, arrived: now, lost: make(chan struct{})}
 	p.of[from] = append(p.of[from], one)
 	p.taken++
 	return one
+}
+
+// first is when the first of those hooks came that are held and meant; ok is false where
+// there are none.
+func (p *places) first(meant func(arrived time.Time) bool) (first time.Time, ok bool) {
+	for _, held := range p.of {
+		for _, one := range held {
+			if meant(one.arrived) && (!ok || one.arrived.Before(first)) {
+				first, ok = one.arrived, true
+			}
+		}
+	}
+	return first, ok
 }
 
 // leave gives a place back. One that was lost is none any more.

@@ -19,12 +19,12 @@ func TestPlaces(t *testing.T) {
 	var p places
 	var all []*place
 	for range maxHooks {
-		all = append(all, p.take(one))
+		all = append(all, p.take(one, time.Time{}))
 	}
-	if p.take(one) != nil {
+	if p.take(one, time.Time{}) != nil {
 		t.Error("more than there are, to one that has them all")
 	}
-	mine := p.take(kubelet)
+	mine := p.take(kubelet, time.Time{})
 	if mine == nil || p.taken != maxHooks {
 		t.Fatalf("one that has none gets none: %d are taken", p.taken)
 	}
@@ -39,7 +39,7 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("%d are taken, want %d", p.taken, maxHooks)
 	}
 	for range maxHooks {
-		p.take(two)
+		p.take(two, time.Time{})
 	}
 	if n := len(p.of[one]) - len(p.of[two]); n < 0 || n > 1 || len(p.of[kubelet]) != 1 {
 		t.Errorf("%d, %d and %d have a place, want about as many of the first two, and the last", len(p.of[one]), len(p.of[two]), len(p.of[kubelet]))

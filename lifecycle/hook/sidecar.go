@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/conndrain/conndrain/lifecycle"
 	"github.com/conndrain/conndrain/lifecycle/requests/looks"
 )
 
@@ -30,7 +31,9 @@ const (
 
 // Serve takes a kubelet's httpGet hooks on the listener, for all containers of the
 // pod: each is held until the pod may end, as Wait says, and any number of them at
-// once are one wait. The kubelet ignores the status of the answer.
+// once are one wait. Whoever may reach the pod can ask as well, so that the end of a
+// wait that began before a hook came counts for it only where it would have been its own
+// wait's end. The kubelet ignores the status of the answer.
 //
 // It blocks until ctx ends, which is SIGTERM. A native sidecar gets that only after
 // the other containers have ended, and is then done at once; hooks that are still
@@ -94,12 +97,6 @@ type sidecar struct {
 	now    *round // nil between two waits
 }
 
-// round is one wait, for any number of hooks.
-type round struct {
-	ended  chan struct{}
-	result Result // once it has ended
-}
-
 func (s *sidecar) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+HealthPath, func(http.ResponseWriter, *http.Request) {})
@@ -118,13 +115,20 @@ func (s *sidecar) drain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.leave(place)
-	select {
-	case <-place.lost:
-		http.Error(w, "too many hooks at once of this address", http.StatusServiceUnavailable)
-	case <-round.ended:
-		fmt.Fprintf(w, "%s after %.1f s\n", round.result.Reason, round.result.Waited.Seconds())
-	case <-r.Context().Done():
-		// The wait goes on: a kubelet that was restarted asks again.
+	for {
+		select {
+		case <-place.lost:
+			http.Error(w, "too many hooks at once of this address", http.StatusServiceUnavailable)
+			return
+		case <-r.Context().Done():
+			return // the wait goes on: a kubelet that was restarted asks again
+		case <-round.ended:
+		}
+		if round.next == nil || round.counts(place.arrived) {
+			fmt.Fprintf(w, "%s after %.1f s\n", round.result.Reason, round.result.Waited.Seconds())
+			return
+		}
+		round = round.next
 	}
 }
 
@@ -133,20 +137,35 @@ func (s *sidecar) drain(w http.ResponseWriter, r *http.Request) {
 func (s *sidecar) join(from netip.Addr) (*round, *place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	place := s.places.take(from)
-	if place == nil || s.now != nil {
-		return s.now, place
+	now := time.Now()
+	place := s.places.take(from, now)
+	if place != nil && s.now == nil {
+		s.begin(newWaiter(s.config, now, s.eyes, nil))
 	}
-	r := &round{ended: make(chan struct{})}
+	return s.now, place
+}
+
+// begin begins a wait for those that have come since its start. The mutex is held.
+func (s *sidecar) begin(w *waiter) {
+	r := newRound(w)
 	s.now = r
 	s.rounds.Go(func() {
-		r.result = wait(s.life, s.config, time.Now(), s.eyes, nil)
+		result := w.run(s.life)
 		s.mu.Lock()
+		defer s.mu.Unlock()
+		r.result, r.at = result, time.Now()
+		r.due = w.told && !r.at.Before(w.deadline)
 		s.now = nil
-		s.mu.Unlock()
+		if first, ok := s.places.first(func(arrived time.Time) bool { return !r.counts(arrived) }); ok {
+			next := newWaiter(s.config, first, s.eyes, nil)
+			if result.Reason != lifecycle.NotTerminating && w.told {
+				next.deadline, next.told = w.deadline, true
+			}
+			s.begin(next)
+			r.next = s.now
+		}
 		close(r.ended)
 	})
-	return r, place
 }
 
 func (s *sidecar) leave(p *place) {

@@ -75,16 +75,24 @@ func Wait(ctx context.Context, c Config) Result {
 // wait is Wait with eyes that look already. signal sends one to the application; nil
 // where it is in another container.
 func wait(ctx context.Context, c Config, start time.Time, e *looks.Eyes, signal func(syscall.Signal) error) Result {
-	w := &waiter{
+	return newWaiter(c, start, e, signal).run(ctx)
+}
+
+func newWaiter(c Config, start time.Time, e *looks.Eyes, signal func(syscall.Signal) error) *waiter {
+	return &waiter{
 		Config: c, start: start,
 		deadline: start.Add(lifecycle.Budget(c.Grace, 0)),
 		eyes:     e, node: nodeAddress(c), signal: signal,
 	}
-	address, err := helperAddress(c.Node)
+}
+
+// run blocks until the end.
+func (w *waiter) run(ctx context.Context) Result {
+	address, err := helperAddress(w.Node)
 	if err != nil {
-		c.Logger.Error("no helper can be asked", "err", err)
+		w.Logger.Error("no helper can be asked", "err", err)
 	} else {
-		helper := newClient(address, c.TokenFile, c.transport, c.Logger)
+		helper := newClient(address, w.TokenFile, w.transport, w.Logger)
 		defer helper.close()
 		w.helper = &helper
 	}
@@ -92,8 +100,8 @@ func wait(ctx context.Context, c Config, start time.Time, e *looks.Eyes, signal 
 	w.quiet.end = end
 	defer w.notices.Wait()
 	defer end()
-	e.Spend(untold)
-	defer e.Begin(w.quiet.look)()
+	w.eyes.Spend(untold)
+	defer w.eyes.Begin(w.quiet.look)()
 	return w.wait(ctx, polls)
 }
 
