@@ -190,9 +190,9 @@ func (j *judge) newest(ctx context.Context, m moment, deadline time.Time) (_ mom
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	for ok = time.Since(m.at) <= requests.Recent; time.Since(m.at) > requests.Recent; ok = true {
+	for time.Since(m.at) > requests.Recent {
 		if s := j.eyes.Fresh(ctx); s.At.IsZero() {
-			break // none came
+			return m, false // none came
 		}
 		select {
 		case m = <-j.gone:
@@ -200,7 +200,7 @@ func (j *judge) newest(ctx context.Context, m moment, deadline time.Time) (_ mom
 			return m, false
 		}
 	}
-	return m, ok
+	return m, true
 }
 
 // changed receives after the first look, and when another number of connections counts.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -140,6 +141,46 @@ func TestOldMomentIsLookedAtAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// After a stall the moment of a new look may be old, too, when it is acted on: where no
+// look follows it does not last.
+func TestNewMomentIsOldByNow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		looked := 0
+		take := func(ctx context.Context) (sockdiag.Look, error) {
+			l := sockdiag.Look{At: time.Now()}
+			if looked++; looked > 1 {
+				<-ctx.Done()
+			}
+			<-time.After(time.Millisecond)
+			return l, ctx.Err()
+		}
+		j := &judge{
+			gone: make(chan moment, 1),
+			eyes: looks.NewEyes(looks.Looker{Take: take, Spent: func() time.Duration { return 0 }}, false),
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		old := moment{at: time.Now().Add(-requests.Recent - 1)}
+		end := j.eyes.Begin(func(looks.Sight) {
+			select {
+			case j.gone <- old:
+			default:
+			}
+		})
+		running.Go(func() { j.eyes.Run(ctx) })
+		if _, lasts := j.newest(t.Context(), old, time.Now().Add(time.Hour)); lasts {
+			t.Error("it lasts")
+		}
+		stop()
+		running.Wait()
+		end()
+		if looked < 2 {
+			t.Errorf("%d looks, want a second one", looked)
+		}
+	})
 }
 
 // Where each look takes long, the next one may come only much later: two that agree do.
