@@ -27,6 +27,8 @@ const (
 	// untold is the part of a CPU that looks may take before a helper has said how much
 	// it is: very many hooks may begin at once.
 	untold = 0.01
+	// lastLook is what a look may take after that.
+	lastLook = 50 * time.Millisecond
 	// lastWord is how long the last request may take.
 	lastWord = 200 * time.Millisecond
 )
@@ -365,7 +367,10 @@ func (w *waiter) instead() string {
 // alone decides without a helper; the empty reason means to wait on. A look can
 // miss a socket, so that two in a row have to show none.
 func (w *waiter) alone(ctx context.Context) lifecycle.Reason {
-	s := w.look(ctx)
+	// A kernel that hangs must not hold the hook beyond the deadline either.
+	bounded, cancel := context.WithDeadline(ctx, latest(w.deadline.Add(overdue), time.Now().Add(lastLook)))
+	defer cancel()
+	s := w.look(bounded)
 	open, known := sessions(s, w.Ports, w.Serves)
 	known = known && (!w.host || len(w.Ports) > 0)
 	now := time.Now()
@@ -405,6 +410,13 @@ func pause(ctx context.Context, until time.Time) bool {
 
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
 		return a
 	}
 	return b

@@ -222,6 +222,46 @@ func TestSocketsThatAreUnknownHold(t *testing.T) {
 	})
 }
 
+// A kernel that does not list the sockets holds no hook beyond its pod's grace period,
+// whatever its helper does.
+func TestLookThatHangsIsBounded(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		helper helper
+		grace  time.Duration
+	}{
+		{"a helper that hangs", hangs, 3 * time.Second},
+		{"a helper that hangs, and more time", hangs, 10 * time.Second},
+		{"no helper", absent, 3 * time.Second},
+		{"no helper, and more time", absent, 10 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				got := Wait(t.Context(), Config{
+					Grace: tc.grace, transport: tc.helper,
+					look: func(ctx context.Context) (sockdiag.Look, error) {
+						<-ctx.Done()
+						return sockdiag.Look{}, ctx.Err()
+					},
+				})
+				if least := lifecycle.Budget(tc.grace, 0); got.Reason != lifecycle.Expired || got.Waited < least || got.Waited > least+overdue+lastLook {
+					t.Errorf("%s after %s, want Expired after %s", got.Reason, got.Waited, least)
+				}
+			})
+		})
+	}
+}
+
+// Where a helper hangs until the end, the sockets still tell how it went.
+func TestLookAfterTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := Wait(t.Context(), Config{Grace: 3 * time.Second, transport: helper(hangs), look: session(0)})
+		if got.Reason != lifecycle.Drained {
+			t.Errorf("%s after %s, want Drained", got.Reason, got.Waited)
+		}
+	})
+}
+
 func TestHelperAddress(t *testing.T) {
 	for node, want := range map[string]string{
 		"10.0.0.1":            "10.0.0.1:10940",
