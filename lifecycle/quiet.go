@@ -80,6 +80,9 @@ type Notify struct {
 // Notified says how that went; Failure is empty where it went well.
 type Notified struct {
 	Failure string `json:"failure,omitempty"`
+	// Unanswered is set where the failure is that an application which was asked has not
+	// answered: it may have heard.
+	Unanswered bool `json:"unanswered,omitempty"`
 }
 
 // What a hook can do beyond the first release, as it says in its requests.

@@ -39,7 +39,7 @@ func TestP28RecordedRequests(t *testing.T) {
 				Counts:          map[string]int{"between": 2, "owes": 1},
 				QuietAgoSeconds: new(1.25),
 			},
-			Notified: &Notified{Failure: "connection refused"},
+			Notified: &Notified{Failure: "context deadline exceeded", Unanswered: true},
 		},
 		"request-3-leaving.json": {ElapsedSeconds: 14, Version: "v0.3.0", Leaving: &Leaving{Cut: 2}},
 		"request-2-truncated.json": {ElapsedSeconds: 7.25, Sockets: &SocketList{

@@ -8,9 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -47,10 +49,16 @@ func (n notifier) notify(ctx context.Context, order lifecycle.Notify) lifecycle.
 		err = n.request(ctx, order)
 	}
 	if err != nil {
-		return lifecycle.Notified{Failure: err.Error()}
+		_, asked := errors.AsType[unanswered](err)
+		return lifecycle.Notified{Failure: err.Error(), Unanswered: asked}
 	}
 	return lifecycle.Notified{}
 }
+
+// unanswered is why there is no answer to a request that was sent.
+type unanswered struct{ error }
+
+func (u unanswered) Unwrap() error { return u.error }
 
 func (n notifier) send(name string) error {
 	signal, ok := signals[name]
@@ -124,13 +132,20 @@ func (n notifier) addresses() []netip.Addr {
 }
 
 func (n notifier) requestAt(ctx context.Context, client *http.Client, method string, target url.URL) error {
+	var sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteRequest: func(i httptrace.WroteRequestInfo) { sent.Store(i.Err == nil) },
+	})
 	req, err := http.NewRequestWithContext(ctx, method, target.String(), http.NoBody)
 	if err != nil {
 		return fmt.Errorf("make request: %w", err)
 	}
 	req.Header.Set("User-Agent", "conndrain-prestop/"+n.version)
 	resp, err := client.Do(req)
-	if err != nil {
+	switch {
+	case err != nil && sent.Load():
+		return unanswered{err}
+	case err != nil:
 		return err // it names the request
 	}
 	defer resp.Body.Close()

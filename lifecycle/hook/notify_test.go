@@ -35,6 +35,8 @@ func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 	case "/hangs":
 		<-r.Context().Done()
+	case "/quits":
+		panic(http.ErrAbortHandler)
 	}
 }
 
@@ -59,6 +61,7 @@ func TestNotify(t *testing.T) {
 		{"a redirect is an answer", order("POST", "http", "/moved"), "127.0.0.1:0", nil, []string{"POST /moved"}, ""},
 		{"an error of the application's", order("POST", "http", "/broken"), "127.0.0.1:0", nil, []string{"POST /broken"}, "500 Internal Server Error"},
 		{"an answer that does not come", order("POST", "http", "/hangs"), "127.0.0.1:0", nil, []string{"POST /hangs"}, "deadline exceeded"},
+		{"an application that quits without an answer", order("POST", "http", "/quits"), "127.0.0.1:0", nil, []string{"POST /quits"}, "EOF"},
 		{"nobody listens", order("POST", "http", "/"), "", nil, nil, "nobody can be reached on port"},
 		{"with a space and a percent sign", order("GET", "http", "/a%20b c?d e=%2F"), "127.0.0.1:0", nil, []string{"GET /a%20b%20c?d%20e=%2F"}, ""},
 		{"with another name for a host", order("GET", "http", "//127.0.0.9/x"), "127.0.0.1:0", nil, []string{"GET //127.0.0.9/x"}, ""},
@@ -103,12 +106,32 @@ func TestNotify(t *testing.T) {
 			if !strings.Contains(got.Failure, tc.failure) || (got.Failure == "") != (tc.failure == "") {
 				t.Errorf("failure %q, want %q", got.Failure, tc.failure)
 			}
+			if want := tc.order.Path == "/hangs" || tc.order.Path == "/quits"; got.Unanswered != want {
+				t.Errorf("it was asked and has not answered: %t, want %t", got.Unanswered, want)
+			}
 			app.mu.Lock()
 			defer app.mu.Unlock()
 			if diff := cmp.Diff(tc.asked, app.asked); diff != "" {
 				t.Errorf("asked (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Who cannot be asked for a handshake that hangs was not told.
+func TestNotifyIsNotSent(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*ms)
+	defer cancel()
+	port := uint16(l.Addr().(*net.TCPAddr).Port)
+	got := notifier{}.notify(ctx, lifecycle.Notify{Method: "POST", Scheme: "https", Port: port, Path: "/"})
+	if !strings.Contains(got.Failure, "deadline exceeded") || got.Unanswered {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -261,7 +284,7 @@ func TestNotNotifiedInTheLastWord(t *testing.T) {
 	r := Wait(t.Context(), Config{look: beats(keepAlive), transport: helper(p.answer)})
 	all := p.all()
 	last := all[len(all)-1]
-	if r.Reason != lifecycle.Drained || last.Leaving == nil || last.Notified == nil || !strings.Contains(last.Notified.Failure, "before the application had answered") {
+	if r.Reason != lifecycle.Drained || last.Leaving == nil || last.Notified == nil || !last.Notified.Unanswered || !strings.Contains(last.Notified.Failure, "before the application had answered") {
 		t.Errorf("%+v; the last request is %+v, told %+v", r, last, last.Notified)
 	}
 }

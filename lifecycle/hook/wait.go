@@ -323,7 +323,14 @@ func (w *waiter) notify(ctx context.Context, order lifecycle.Notify) {
 		if said.Failure != "" && ctx.Err() != nil {
 			said.Failure = "the hook's wait was over before the application had answered"
 		}
-		w.Logger.Info("the application was told", "failure", said.Failure)
+		switch {
+		case said.Unanswered:
+			w.Logger.Warn("whether the application was told is unknown", "why", said.Failure)
+		case said.Failure != "":
+			w.Logger.Warn("the application was not told", "why", said.Failure)
+		default:
+			w.Logger.Info("the application was told")
+		}
 		notified <- said
 		w.quiet.hurry()
 	})

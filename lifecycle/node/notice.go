@@ -150,6 +150,12 @@ func (v *vigil) refuse(pod *corev1.Pod, what *lifecycle.Notify, why string) {
 	v.events.notifyFailed(pod, what, why)
 }
 
+// doubt is refuse for an order that may have been carried out.
+func (v *vigil) doubt(what *lifecycle.Notify, why string) {
+	v.unsent = true
+	v.events.notifyUnknown(v.current(), what, why)
+}
+
 // sayUnsent says once that nobody could be told to send it, or that who was has not
 // come back.
 func (v *vigil) sayUnsent(d lifecycle.Decision, now time.Time) {
@@ -166,7 +172,7 @@ func (v *vigil) sayUnsent(d lifecycle.Decision, now time.Time) {
 	case n.given == 0 && late:
 		v.refuse(v.current(), n.what, n.lacks())
 	case n.given > 0 && now.Sub(n.last) >= resultPatience:
-		v.refuse(v.current(), n.what, "the hook that was to send it has not come back")
+		v.doubt(n.what, "the hook that was to send it has not come back")
 	}
 }
 
@@ -187,7 +193,7 @@ func (v *vigil) awaitResult(ctx context.Context) {
 		case n.results > 0 || n.again:
 			return
 		case gone || !waits:
-			v.refuse(v.current(), n.what, "the pod was released before the hook that was to send it had said how that went")
+			v.doubt(n.what, "the pod was released before the hook that was to send it had said how that went")
 			return
 		}
 		select {
@@ -222,15 +228,16 @@ const maxResults = 16
 
 // result takes in how a hook carried it out. It is not ok where nobody has asked for
 // that.
-func (d *drain) result(r lifecycle.Notified) (pod *corev1.Pod, what *lifecycle.Notify, failure string, ok bool) {
+func (d *drain) result(r lifecycle.Notified) (pod *corev1.Pod, what *lifecycle.Notify, n lifecycle.Notified, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	// Who was told by the helper before comes to this one.
 	what = cmp.Or(d.notice.what, d.settings.Notify)
 	if what == nil || d.notice.results >= maxResults {
-		return nil, nil, "", false
+		return nil, nil, n, false
 	}
 	d.notice.results++
 	d.notify()
-	return d.pod, what, clip(r.Failure), true
+	r.Failure = clip(r.Failure)
+	return d.pod, what, r, true
 }

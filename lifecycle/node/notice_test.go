@@ -136,6 +136,11 @@ func TestAwaitResult(t *testing.T) {
 				if took := time.Since(began); took != tc.after || len(recorder.Events) != tc.said {
 					t.Errorf("%d Events after %s, want %d after %s", len(recorder.Events), took, tc.said, tc.after)
 				}
+				if len(recorder.Events) > 0 {
+					if said := <-recorder.Events; !strings.HasPrefix(said, "Warning NotifyFailed Whether ") || !strings.Contains(said, "is unknown: the pod was released before") {
+						t.Errorf("said %q: it may have been told", said)
+					}
+				}
 				<-time.After(time.Minute) // whatever comes later is not waited for
 			})
 		})
@@ -198,7 +203,7 @@ func TestOrder(t *testing.T) {
 		{"released before a hook came", false, hook(lifecycle.CanRequest), draining, nil, 0, released, true, "the pod was released before"},
 		{"released as soon as it was withdrawn", false, nil, lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Drained}, nil, 0, released, false, "the pod was released before that was due"},
 		{"a hook that is at it", false, nil, draining, told("1"), resultPatience - 1, draining, true, ""},
-		{"a hook that is gone", false, nil, draining, told("1"), resultPatience, draining, true, "has not come back"},
+		{"a hook that is gone", false, nil, draining, told("1"), resultPatience, draining, true, "is unknown: the hook that was to send it has not come back"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

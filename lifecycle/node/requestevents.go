@@ -68,9 +68,13 @@ func (e events) unjudged(pod *corev1.Pod, why string) {
 }
 
 // notified says that the application was told, or why it was not.
-func (e events) notified(pod *corev1.Pod, what *lifecycle.Notify, failure string) {
-	if failure != "" {
-		e.notifyFailed(pod, what, failure)
+func (e events) notified(pod *corev1.Pod, what *lifecycle.Notify, n lifecycle.Notified) {
+	switch {
+	case n.Unanswered:
+		e.notifyUnknown(pod, what, n.Failure)
+		return
+	case n.Failure != "":
+		e.notifyFailed(pod, what, n.Failure)
 		return
 	}
 	e.recorder.Eventf(pod, corev1.EventTypeNormal, reasonNotified, "The application was told that it will end, by %s", spoken(what))
@@ -79,6 +83,12 @@ func (e events) notified(pod *corev1.Pod, what *lifecycle.Notify, failure string
 func (e events) notifyFailed(pod *corev1.Pod, what *lifecycle.Notify, why string) {
 	e.recorder.Eventf(pod, corev1.EventTypeWarning, reasonNotifyFailed,
 		"The application was not told that it will end, by %s: %s", spoken(what), why)
+}
+
+// notifyUnknown is for an application that may have been told.
+func (e events) notifyUnknown(pod *corev1.Pod, what *lifecycle.Notify, why string) {
+	e.recorder.Eventf(pod, corev1.EventTypeWarning, reasonNotifyFailed,
+		"Whether the application was told that it will end, by %s, is unknown: %s", spoken(what), why)
 }
 
 // spoken is how the annotation writes it.

@@ -66,3 +66,26 @@ func TestPartedEvent(t *testing.T) {
 		}
 	}
 }
+
+// What a hook says of it reaches people: an application that has not answered may have been
+// told.
+func TestNotifiedEvent(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		said lifecycle.Notified
+		want string
+	}{
+		{lifecycle.Notified{}, "Normal Notified The application was told that it will end, by POST http://:8080/"},
+		{lifecycle.Notified{Failure: "status\n500"}, "Warning NotifyFailed The application was not told that it will end, by POST http://:8080/: status 500"},
+		{lifecycle.Notified{Failure: "EOF", Unanswered: true}, "Warning NotifyFailed Whether the application was told that it will end, by POST http://:8080/, is unknown: EOF"},
+	} {
+		r := record.NewFakeRecorder(1)
+		v := newVigil()
+		v.settings.Notify = &lifecycle.Notify{Method: "POST", Scheme: "http", Port: 8080, Path: "/"}
+		s := server{notified: events{r}.notified}
+		s.tell(v.drain, lifecycle.DrainRequest{Notified: &tc.said})
+		if got := <-r.Events; got != tc.want {
+			t.Errorf("%q, want %q", got, tc.want)
+		}
+	}
+}

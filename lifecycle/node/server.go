@@ -49,7 +49,7 @@ type server struct {
 	calls   func(types.UID)
 	delayed func(time.Duration)
 	// notified hears how a pod's application was told of its drain.
-	notified func(pod *corev1.Pod, what *lifecycle.Notify, failure string)
+	notified func(pod *corev1.Pod, what *lifecycle.Notify, n lifecycle.Notified)
 	// own are the node's addresses, whose callers identity knows.
 	own      func() ([]netip.Addr, error)
 	identity *identity
@@ -203,8 +203,8 @@ func (s *server) tell(d *drain, request lifecycle.DrainRequest) {
 	if request.Notified == nil {
 		return
 	}
-	if pod, what, failure, ok := d.result(*request.Notified); ok {
-		s.notified(pod, what, failure)
+	if pod, what, n, ok := d.result(*request.Notified); ok {
+		s.notified(pod, what, n)
 	}
 }
 
