@@ -113,11 +113,28 @@ func TestWaitUntilRequestsAtAPortOfNobody(t *testing.T) {
 			if !p.stderr.has(tc.says) {
 				t.Errorf("it does not say %q: %s", tc.says, &p.stderr)
 			}
+			if !tc.tracked {
+				nobody := start(t, w.lab.Pod, asNobody, "wait", "--until", "requests", "--port", "9999", "--timeout", "30s")
+				nobody.exit(t, 2)
+				onlyThePort(t, p)
+				onlyThePort(t, nobody)
+			}
 			served := start(t, w.lab.Pod, nil, "wait", "--until", "requests", "--port", "8080", "--timeout", "30s")
 			served.exit(t, 0)
 			if served.stderr.has("nobody listens") {
 				t.Errorf("it says so of a port that is served: %s", &served.stderr)
 			}
 		})
+	}
+}
+
+// onlyThePort says that a program tells of the port, and of no right or rule that would
+// help elsewhere: one that is named leads away from the mistake.
+func onlyThePort(t *testing.T, p *process) {
+	t.Helper()
+	for _, astray := range []string{"hostNetwork", "nft ", "setcap", "CAP_NET_ADMIN", "not tracked"} {
+		if p.stderr.has(astray) {
+			t.Errorf("it speaks of %q: %s", astray, &p.stderr)
+		}
 	}
 }

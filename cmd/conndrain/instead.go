@@ -22,7 +22,7 @@ func orAlone(open watchOpener, eyes *looks.Eyes, scope sockdiag.Scope) watchOpen
 		case len(scope.Ports) == 0:
 			return w, nil
 		case w.Counts().Source == conntrack.FromSockets:
-			if err := serves(eyes.Fresh(ctx), scope.Ports, conntrack.ErrNotTracking); err != nil {
+			if err := serves(eyes.Fresh(ctx), scope.Ports); err != nil {
 				return nil, errors.Join(err, w.Close())
 			}
 			return w, nil
@@ -33,7 +33,7 @@ func orAlone(open watchOpener, eyes *looks.Eyes, scope sockdiag.Scope) watchOpen
 			return w, nil
 		}
 		if len(scope.Ports) > 0 {
-			if err := serves(eyes.Fresh(ctx), scope.Ports, err); err != nil {
+			if err := serves(eyes.Fresh(ctx), scope.Ports); err != nil {
 				return nil, err
 			}
 		}
@@ -51,11 +51,12 @@ type doubtful struct {
 // serves returns a usage error for a port on which nobody listens and nobody is
 // connected: that there is no session on it may be because another port is the
 // server's, to which a rule of this machine leads. A look that has failed tells
-// nothing. why is why connection tracking, which would know, does not tell.
-func serves(s looks.Sight, ports []uint16, why error) error {
+// nothing. Why connection tracking does not tell is not said: what to do about that is
+// another matter than the port, and --until requests needs none of it.
+func serves(s looks.Sight, ports []uint16) error {
 	if port, ok := unserved(s, ports); ok {
-		return usagef("nobody listens on --port %d here, and only connection tracking could tell where its connections are led: "+
-			"name the port on which the server itself listens, or leave --port out (%w)", port, why)
+		return usagef("nobody listens on --port %d here, and the sockets do not tell where a rule leads its connections: "+
+			"name the port on which the server itself listens, or leave --port out", port)
 	}
 	return nil
 }
