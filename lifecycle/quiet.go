@@ -55,7 +55,8 @@ type RequestReport struct {
 	// very many.
 	Counts map[string]int `json:"counts,omitempty"`
 	// QuietAgoSeconds is how long ago the latest moment was at which no request was in
-	// flight on any of them; absent if there was none yet.
+	// flight on any of them, those of which nobody can tell silent for DefaultQuiet;
+	// absent if there was none yet.
 	QuietAgoSeconds *float64 `json:"quietAgoSeconds,omitempty"`
 	// Blind says why the hook cannot tell requests at all; empty where it can.
 	Blind string `json:"blind,omitempty"`

@@ -27,7 +27,7 @@ type quiet struct {
 	since      time.Time
 	release    requests.Release
 	peers      looks.Peers
-	// quietAt is when no request was in flight on any connection last.
+	// quietAt is when a pod under requests could have gone last.
 	quietAt time.Time
 	// leaving is set once the moment has come, and is the last word then.
 	leaving *lifecycle.Leaving
@@ -151,7 +151,7 @@ func (q *quiet) over() *lifecycle.Leaving {
 	return q.leaving
 }
 
-// lastQuiet is when no request was in flight last; zero is never.
+// lastQuiet is when a pod under requests could have gone last; zero is never.
 func (q *quiet) lastQuiet() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -380,6 +380,46 @@ func TestRequestReport(t *testing.T) {
 	})
 }
 
+// A pod under requests could also have gone once a connection of which nobody can tell
+// had been silent for as long as usual, and not while an answer is owed.
+func TestCouldHaveGone(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		beats []beat
+		// The first such moment lies between the two; 0 is never.
+		from, to time.Duration
+	}{
+		{"nobody", nil, 0, 100 * ms},
+		{"between two requests", []beat{keepAlive}, 100 * ms, second},
+		{"an idle connection", []beat{{peer: two, period: time.Hour, work: 2 * second}}, 12 * second, 12500 * ms},
+		{"an idle connection beside requests", []beat{keepAlive, {peer: two, period: time.Hour, work: 2 * second}}, 12 * second, 12500 * ms},
+		{"an answer is owed", []beat{{peer: two, period: 2 * time.Hour, work: time.Hour}}, 0, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPermits()
+				p.hasty = true
+				p.change = func(_ lifecycle.DrainRequest, a *lifecycle.DrainAnswer) { a.WhenQuiet, a.Look = nil, true }
+				ctx, cancel := context.WithTimeout(t.Context(), 15*second)
+				defer cancel()
+				Wait(ctx, Config{look: beats(tc.beats...), transport: helper(p.answer)})
+				all := p.all()
+				i := slices.IndexFunc(all, func(r lifecycle.DrainRequest) bool { return r.Requests.QuietAgoSeconds != nil })
+				if i < 0 {
+					if tc.to > 0 {
+						t.Errorf("never, want it after %s", tc.from)
+					}
+					return
+				}
+				at := lifecycle.Seconds(all[i].ElapsedSeconds - *all[i].Requests.QuietAgoSeconds)
+				if at < tc.from-ms || at > tc.to {
+					t.Errorf("%s after the beginning, want %s to %s", at, tc.from, tc.to)
+				}
+			})
+		})
+	}
+}
+
 // Whoever cannot see traffic says why, and ends nothing.
 func TestBlind(t *testing.T) {
 	for _, tc := range []struct {

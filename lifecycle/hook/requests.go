@@ -22,8 +22,8 @@ const (
 var reportOrder = []requests.Class{requests.Owes, requests.Sending, requests.Streaming, requests.Unknown, requests.Between}
 
 // report is what the pod's connections are doing, for the helper. beside is what of
-// the request its sockets take. quietAt is when no request was in flight last; zero
-// is never.
+// the request its sockets take. quietAt is when a pod under requests could have gone
+// last; zero is never.
 func report(s looks.Sight, beside int, quietAt time.Time) *lifecycle.RequestReport {
 	r := lifecycle.RequestReport{Blind: s.Blind()}
 	if r.Blind != "" {
@@ -66,13 +66,17 @@ func textSize(l *lifecycle.SocketList) int {
 	return socketText * (len(l.Inbound) + len(l.Other) + len(l.Opening))
 }
 
-// isQuiet says whether no request is in flight on any connection.
+// isQuiet says whether a pod under requests could go, if it asks for nothing else: no
+// request is in flight, as far as anybody can tell, and where nobody can, nothing was
+// said for as long as usual.
 func isQuiet(s looks.Sight) bool {
 	if s.Blind() != "" {
 		return false
 	}
 	for i := range s.Counted {
-		if s.Counted[i].Wide != requests.Between {
+		v := &s.Counted[i].Verdict
+		silent := v.Wide == requests.Unknown && v.Silent >= lifecycle.DefaultQuiet
+		if v.Wide != requests.Between && !silent {
 			return false
 		}
 	}

@@ -20,8 +20,8 @@ type saving struct {
 
 // save takes in what the pod is held for, and what its hooks say of its requests.
 func (v *vigil) save(o lifecycle.Observation, now time.Time) {
-	s := &v.saving
-	if !s.quiet.IsZero() || !v.settingsNow().Until.Only(lifecycle.UntilSessions) || v.watch == nil {
+	s, asks := &v.saving, v.settingsNow()
+	if !s.quiet.IsZero() || !asks.Until.Only(lifecycle.UntilSessions) || v.watch == nil || longer(asks.Quiet) {
 		return
 	}
 	o.Requests, o.Blocking = o.Blocking, 0
@@ -43,6 +43,12 @@ func (v *vigil) save(o lifecycle.Observation, now time.Time) {
 	}) {
 		s.quiet = at
 	}
+}
+
+// longer says whether the pod asks for a longer silence than its hooks go by, which know
+// only the usual one here.
+func longer(quiet *time.Duration) bool {
+	return quiet != nil && (*quiet == 0 || *quiet > lifecycle.DefaultQuiet)
 }
 
 // leastSaving is the least that is worth a word.
