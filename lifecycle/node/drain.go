@@ -275,24 +275,11 @@ func (d *drain) setDeadline() {
 				grace.Seconds(), lifecycle.Reserve(grace).Seconds()),
 		})
 	}
-	d.tellLong(lifecycle.SettleAnnotation, d.settings.Settle, budget)
-	d.tellLong(lifecycle.MinDelayAnnotation, d.settings.MinDelay, budget)
+	d.tellAllLong(budget)
 	deadline := d.first.Add(budget)
 	if d.deadline.IsZero() || deadline.Before(d.deadline) {
 		d.deadline = deadline
 	}
-}
-
-// tellLong puts a time that takes all of the budget on the list of what has to be told.
-// The mutex is held.
-func (d *drain) tellLong(annotation string, asked *time.Duration, budget time.Duration) {
-	if asked == nil || budget <= 0 || *asked < budget {
-		return
-	}
-	d.tell(lifecycle.Malformed{
-		Annotation: annotation, Value: strings.TrimSpace(d.pod.Annotations[annotation]),
-		Why: fmt.Sprintf("takes all of the %g s that the pod can be held, whatever its sessions do: use less", budget.Seconds()),
-	})
 }
 
 func (d *drain) notify() {

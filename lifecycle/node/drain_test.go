@@ -90,28 +90,6 @@ func TestConfirmKeepsAShorterGrace(t *testing.T) {
 	}
 }
 
-// A settle or a least delay that is as long as the pod can be held is told of.
-func TestDelaysThatTakeAllTime(t *testing.T) {
-	for _, tc := range []struct{ annotation, value, want string }{
-		{"conndrain.io/settle", "1h", `conndrain.io/settle: "1h" takes all of the 24 s that the pod can be held, whatever its sessions do: use less`},
-		{"conndrain.io/min-delay", "24s", `conndrain.io/min-delay: "24s" takes all of the 24 s that the pod can be held, whatever its sessions do: use less`},
-		{"conndrain.io/settle", "23s", ""},
-		{"conndrain.io/settle", "0s", ""},
-	} {
-		pod := podWithGrace(30, 30)
-		pod.Annotations = map[string]string{tc.annotation: tc.value}
-		d := newDrain(pod, time.Now(), false, Config{Logger: slog.New(slog.DiscardHandler)})
-		d.confirm(pod)
-		got := ""
-		for _, m := range d.toTell() {
-			got += m.String()
-		}
-		if got != tc.want {
-			t.Errorf("%s of %s: %q, want %q", tc.annotation, tc.value, got, tc.want)
-		}
-	}
-}
-
 func TestClip(t *testing.T) {
 	if got := clip(" a\x1b[31m\n b\t"); got != "a [31m b" {
 		t.Errorf("%q", got)
