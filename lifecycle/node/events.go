@@ -67,12 +67,20 @@ func (e events) disabled(pod *corev1.Pod, sleep time.Duration) {
 // missed says that a pod with a hook of ours is gone and its hook never came: what
 // the hook prints nobody sees.
 func (e events) missed(pod *corev1.Pod) {
-	why := "the kubelet may not have been able to run it (see FailedPreStopHook), or its way to the helper was barred"
+	text := "The pod is gone, and its preStop hook never reached this node's helper"
 	if pod.Spec.HostNetwork {
-		why = "on the node's network it has to prove which pod it is: " + errNoToken.Error()
+		text += ", or was refused. " + inSentence(errNoToken) + ". If it does, "
+	} else {
+		text += ": "
 	}
-	e.recorder.Eventf(pod, corev1.EventTypeWarning, reasonMissed,
-		"The pod is gone, and its preStop hook never reached this node's helper: %s", why)
+	e.recorder.Event(pod, corev1.EventTypeWarning, reasonMissed,
+		text+"the kubelet may not have been able to run it (see FailedPreStopHook), or its way to the helper was barred")
+}
+
+// inSentence is an error that begins a sentence.
+func inSentence(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 // atDeletion says what a pod without a hook is about to cut.
