@@ -32,7 +32,7 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 	if d.Reason == lifecycle.Expired {
 		s.cut = new(held.Blocking())
 	}
-	untold := v.untold(now) // before the release lets go of what the hooks have said
+	flight := v.flight(left, now) // before the release lets go of what the hooks have said
 	v.become(s)
 	v.sayDraining(d, o.Deadline, held, left, now)
 	v.sayUnjudged(d, now)
@@ -54,9 +54,10 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 			v.events.drained(pod, held, parted, v.apart.left, waited, v.saving.saved(now))
 		}
 	case lifecycle.Expired:
+		held.Active = min(held.Active+flight.silent, held.Blocking())
 		v.tally.cut(held)
 		v.tally.parted(parted)
-		v.events.expired(pod, held, untold, parted, left, waited, v.begun, v.unknownBecause(), v.saving.saved(now))
+		v.events.expired(pod, held, flight, parted, left, waited, v.begun, v.unknownBecause(), v.saving.saved(now))
 	case lifecycle.ReleasedByUser:
 		by, why := v.releasedBy()
 		v.events.released(pod, held, left, waited, v.begun, by, why)

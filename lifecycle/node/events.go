@@ -170,19 +170,23 @@ func (e events) deaf(node, address string, why error) {
 		"conndrain-node cannot listen on %s and tries again: %v. End what has the port, or set another one for all of conndrain", address, why)
 }
 
-// expired says what was cut, and of how many of those that hold for their requests nobody
-// could tell whether one was in flight, and what a hook that went before the others had cut.
-func (e events) expired(pod *corev1.Pod, c conntrack.Counts, u untold, parted lifecycle.Leaving, left []conntrack.Session, waited time.Duration, begun time.Time, why error, saved time.Duration) {
-	unclear := ""
-	if u.sessions > 0 {
+// expired says what was cut, on how many of those that hold for their requests one was in
+// flight, and of how many nobody could tell, and what a hook that went before the others had
+// cut.
+func (e events) expired(pod *corev1.Pod, c conntrack.Counts, f flight, parted lifecycle.Leaving, left []conntrack.Session, waited time.Duration, begun time.Time, why error, saved time.Duration) {
+	flying := ""
+	if f.requests > 0 {
+		flying = fmt.Sprintf(", %d with a request in flight", f.requests)
+	}
+	if f.untold.sessions > 0 {
 		least := ""
-		if u.least {
+		if f.untold.least {
 			least = "at least "
 		}
-		unclear = fmt.Sprintf(", of %s%d nobody could tell whether a request was in flight", least, u.sessions)
+		flying += fmt.Sprintf(", of %s%d nobody could tell whether a request was in flight", least, f.untold.sessions)
 	}
 	text := fmt.Sprintf("The time was up after %s: %s cut, %d of them active%s%s: %s",
-		inSeconds(waited), number(c.Blocking(), "session"), c.Active, unclear, details(c), peers(left, begun))
+		inSeconds(waited), number(c.Blocking(), "session"), c.Active, flying, details(c), peers(left, begun))
 	if !c.Known {
 		text = fmt.Sprintf("The time was up after %s, and what was cut is unknown: the sessions could not be read", inSeconds(waited))
 		if why != nil {

@@ -30,7 +30,7 @@ func newTally(r prometheus.Registerer) *tally {
 		}, []string{"reason"}),
 		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "conndrain_sessions_cut_total",
-			Help: "Sessions that still blocked when their pod was released at its deadline, by whether a packet came in their last 5 s; as active also requests that were in flight at a release between requests, of the pod or of one of its containers.",
+			Help: "Sessions that still blocked when their pod was released at its deadline, by whether a packet came in their last 5 s or, under requests, a request was in flight; as active also requests that were in flight at a release between requests, of the pod or of one of its containers.",
 		}, []string{"activity"}),
 		late: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "conndrain_new_sessions_after_withdrawal_total",

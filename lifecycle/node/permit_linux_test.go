@@ -358,6 +358,28 @@ func TestUntoldIsSaid(t *testing.T) {
 	}
 }
 
+// A request that is known to be in flight at the deadline makes its session an active one,
+// however long nothing was said on it: an answer that takes long is what an alert is for.
+func TestSilentRequestIsCut(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, until("requests"), quick)
+	l := s.serve()
+	owed, rests := s.connect(l), s.connect(l)
+	j := s.judge(owed, rests)
+	j.says = &lifecycle.RequestReport{
+		Classes: map[string]lifecycle.PeerSet{"owes": {clientOf(owed): {}}, "between": {clientOf(rests): {}}},
+		Counts:  map[string]int{"owes": 1, "between": 1},
+	}
+	s.delete(15)
+	s.withdraw()
+	if a := j.released(); a.Reason != lifecycle.Expired {
+		t.Errorf("reason %s, want %s", a.Reason, lifecycle.Expired)
+	}
+	s.eventNaming("DrainExpired: ", "2 sessions cut, 1 of them active, 1 with a request in flight: ")
+	s.metric(`conndrain_sessions_cut_total{activity="active"} 1`)
+	s.metric(`conndrain_sessions_cut_total{activity="quiet"} 1`)
+}
+
 // A helper that is started anew permits nothing before it knows all itself.
 func TestPermissionAfterARestart(t *testing.T) {
 	t.Parallel()

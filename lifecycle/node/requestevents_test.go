@@ -60,7 +60,7 @@ func TestPartedEvent(t *testing.T) {
 		if got := <-r.Events; !strings.HasPrefix(got, tc.drained) {
 			t.Errorf("%q, want %q", got, tc.drained)
 		}
-		events{r}.expired(&corev1.Pod{}, c, untold{}, tc.parted, nil, 5*time.Second, time.Time{}, nil, 0)
+		events{r}.expired(&corev1.Pod{}, c, flight{}, tc.parted, nil, 5*time.Second, time.Time{}, nil, 0)
 		if got := <-r.Events; !strings.HasSuffix(got, "while a connection was being made"+tc.expired) {
 			t.Errorf("%q, want %q", got, tc.expired)
 		}

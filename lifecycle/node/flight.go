@@ -1,0 +1,38 @@
+package node
+
+import (
+	"slices"
+	"time"
+
+	"github.com/conndrain/conndrain/conntrack"
+	"github.com/conndrain/conndrain/lifecycle/requests"
+)
+
+// flying are the classes of connections on which a request surely is in flight.
+var flying = []string{requests.Owes.String(), requests.Sending.String(), requests.Streaming.String()}
+
+// flight is what is known of requests on the sessions that hold for them, as a hook saw
+// it last.
+type flight struct {
+	// requests is on how many one surely was in flight, and silent how many of these had no
+	// packet for so long that they are not active otherwise.
+	requests, silent int
+	untold           untold
+}
+
+// flight tells of the sessions that are left. Of one that holds until it has ended the
+// classes mean nothing: what is spoken there may be no HTTP.
+func (v *vigil) flight(left []conntrack.Session, now time.Time) flight {
+	f, of := flight{untold: v.untold(now)}, v.judges.classes(now)
+	for i := range left {
+		s := &left[i]
+		if s.Protocol != conntrack.TCP || !untilOf(s, v.apart.untils, v.target.Ports).OfRequests() || !slices.Contains(flying, classOf(s.Client, of)) {
+			continue
+		}
+		f.requests++
+		if s.Quiet >= conntrack.ActiveFor {
+			f.silent++
+		}
+	}
+	return f
+}
