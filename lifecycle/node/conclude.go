@@ -48,6 +48,8 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 		case v.endedBy != nil:
 			v.tally.parted(*v.endedBy)
 			v.events.quiet(pod, held, *v.endedBy, v.apart.left, waited)
+		case v.unheard:
+			v.events.unheard(pod, waited)
 		case v.settingsNow().Until.Only(lifecycle.UntilWithdrawn):
 			v.events.withdrawn(pod, c, waited)
 		default:

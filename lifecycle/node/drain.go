@@ -192,6 +192,13 @@ func (d *drain) tell(m lifecycle.Malformed) {
 	d.untold = append(d.untold, m)
 }
 
+// isGone says whether the pod was deleted.
+func (d *drain) isGone() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.gone
+}
+
 // toTell returns what somebody has to be told of and was not yet.
 func (d *drain) toTell() []lifecycle.Malformed {
 	d.mu.Lock()

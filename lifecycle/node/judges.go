@@ -121,6 +121,13 @@ func (j *judges) sees(now time.Time) bool {
 	return j.seeing > 0 || !j.sighted.IsZero() && now.Sub(j.sighted) < reporterPatience
 }
 
+// asking says whether one of them has a request here.
+func (j *judges) asking() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.here > 0
+}
+
 // gone notes that one of them has ended its wait.
 func (j *judges) gone() {
 	j.mu.Lock()

@@ -151,7 +151,9 @@ func (d *drain) leaving() *lifecycle.Leaving {
 
 // ended lets all hooks go where one has gone by itself, unless something came that
 // holds the others. Where nothing but a new handshake does, and the pod ends without
-// them, that one's word is how it went: the last deletion of a pod takes all its time.
+// them, that one's word is how it went: the last deletion of a pod takes all its time. Where
+// the pod is gone, they may all have ended by themselves although no word came: a hook does
+// not wait until it is heard.
 func (v *vigil) ended(d lifecycle.Decision) lifecycle.Decision {
 	l := v.leaving()
 	if l != nil {
@@ -159,7 +161,13 @@ func (v *vigil) ended(d lifecycle.Decision) lifecycle.Decision {
 	}
 	v.before = v.apart.holding
 	before, _ := v.permission()
+	v.permitted = before != nil || v.permitted && !v.judges.asking()
+	gone := d.Reason == lifecycle.Cancelled && v.isGone()
 	switch {
+	case gone && v.word != nil && v.apart.sessions == 0:
+	case gone && v.word == nil && v.permitted:
+		v.unheard = true
+		return lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Drained}
 	case d.Reason == lifecycle.Expired && v.word != nil && v.apart.counts.Known && !v.pending && v.apart.all() == 0:
 	case l == nil, d.Phase == lifecycle.Released:
 		return d

@@ -157,6 +157,22 @@ func TestLeaveEndsAllHooks(t *testing.T) {
 	s.metric(`conndrain_sessions_cut_total{activity="active"} 0`)
 }
 
+// A pod that is gone by its hook without the last word has an Event, too, and nothing is
+// counted of which nobody knows.
+func TestLeaveThatNobodyHears(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, until("requests"), quick)
+	j := s.judge(s.connect(s.serve()))
+	s.delete(60)
+	s.withdraw()
+	j.permitted(true)
+	must(t, s.api.CoreV1().Pods(namespace).Delete(t.Context(), podName, deleteNow))
+	s.eventNaming("Drained: The pod is gone, and its hook's last word has not come.", "whether requests were cut is unknown; gone ")
+	s.metric(`conndrain_drain_duration_seconds_count{reason="Drained"} 1`)
+	s.metric(`conndrain_sessions_cut_total{activity="active"} 0`)
+	s.metric(`conndrain_sessions_cut_total{activity="quiet"} 0`)
+}
+
 // What has to be cut is told and counted, and never more than there is.
 func TestLeaveThatCuts(t *testing.T) {
 	t.Parallel()

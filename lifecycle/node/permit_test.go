@@ -234,6 +234,61 @@ func TestLastWordBesideAHandshake(t *testing.T) {
 	}
 }
 
+// A pod that is gone was let go by its hooks where they were permitted to, whether the last
+// word came or not; where it did not, nobody knows what was cut.
+func TestPodThatIsGone(t *testing.T) {
+	holds := lifecycle.Decision{Phase: lifecycle.Draining}
+	cancelled := lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Cancelled}
+	nothing := func(*vigil) {}
+	asks := func(v *vigil) {
+		v.judges.hear(lifecycle.DrainRequest{Can: []string{lifecycle.CanJudge}, Sockets: &lifecycle.SocketList{}}, time.Now())
+	}
+	for _, tc := range []struct {
+		name    string
+		before  lifecycle.Decision
+		between func(*vigil) // what comes before it is gone
+		want    lifecycle.Reason
+		unheard bool
+		cut     int
+	}{
+		{"without a word", whenQuiet, nothing, lifecycle.Drained, true, 0},
+		{"with the word, at the same time", whenQuiet, func(v *vigil) { v.leave(lifecycle.Leaving{Cut: 1}) }, lifecycle.Drained, false, 1},
+		{"with the word, which something kept from ending it", whenQuiet, func(v *vigil) {
+			v.leave(lifecycle.Leaving{Cut: 1})
+			v.ended(holds)
+		}, lifecycle.Drained, false, 1},
+		{"with a word, and a session that holds the rest", whenQuiet, func(v *vigil) {
+			v.leave(lifecycle.Leaving{Cut: 1})
+			v.ended(holds)
+			v.apart.sessions = 1
+		}, lifecycle.Cancelled, false, 0},
+		{"never permitted", holds, nothing, lifecycle.Cancelled, false, 0},
+		{"the permission was taken back, from nobody who is here", whenQuiet, func(v *vigil) {
+			v.permit(holds, time.Now())
+			v.ended(holds)
+		}, lifecycle.Drained, true, 0},
+		{"the permission was taken back, and a hook knows", whenQuiet, func(v *vigil) {
+			v.permit(holds, time.Now())
+			asks(v)
+			v.ended(holds)
+		}, lifecycle.Cancelled, false, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := newVigil()
+			v.permit(tc.before, time.Now())
+			v.ended(tc.before)
+			tc.between(v)
+			v.changed(v.pod, true)
+			if d := v.ended(cancelled); d.Reason != tc.want || v.unheard != tc.unheard {
+				t.Errorf("reason %s, unheard: %t, want %s, %t", d.Reason, v.unheard, tc.want, tc.unheard)
+			}
+			if tc.cut > 0 && (v.endedBy == nil || v.endedBy.Cut != tc.cut) {
+				t.Errorf("ended by %+v, want %d cut", v.endedBy, tc.cut)
+			}
+		})
+	}
+}
+
 // What a hook cut that went before the others is not forgotten at the end of the rest, nor
 // counted twice: its container's sessions may have gone by the time that its word is read,
 // and others be left.

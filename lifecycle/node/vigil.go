@@ -53,7 +53,10 @@ type vigil struct {
 	word    *lifecycle.Leaving
 	wordOf  holding
 	endedBy *lifecycle.Leaving
-	saving  saving
+	// permitted is set while hooks may have gone by themselves though no word came, unheard
+	// if that was the end, as far as anybody knows.
+	permitted, unheard bool
+	saving             saving
 	// orderAt is when the application will have to be told if nothing new comes, orderedAt
 	// when it had to be, unsent set once it is said that it was not, or need not be.
 	orderAt   time.Time
