@@ -32,7 +32,7 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 	if d.Reason == lifecycle.Expired {
 		s.cut = new(held.Blocking())
 	}
-	flight := v.flight(left, now) // before the release lets go of what the hooks have said
+	flight := v.flight(left, o, now) // before the release lets go of what the hooks have said
 	v.become(s)
 	v.sayDraining(d, o.Deadline, held, left, now)
 	v.sayUnjudged(d, now)

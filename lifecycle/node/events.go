@@ -174,7 +174,10 @@ func (e events) deaf(node, address string, why error) {
 // flight, and of how many nobody could tell, and what a hook that went before the others had
 // cut.
 func (e events) expired(pod *corev1.Pod, c conntrack.Counts, f flight, parted lifecycle.Leaving, left []conntrack.Session, waited time.Duration, begun time.Time, why error, saved time.Duration) {
-	flying := ""
+	flying, early := "", ""
+	if f.unsettled {
+		early = ", before settle and min-delay were over"
+	}
 	if f.requests > 0 {
 		flying = fmt.Sprintf(", %d with a request in flight", f.requests)
 	}
@@ -185,8 +188,8 @@ func (e events) expired(pod *corev1.Pod, c conntrack.Counts, f flight, parted li
 		}
 		flying += fmt.Sprintf(", of %s%d nobody could tell whether a request was in flight", least, f.untold.sessions)
 	}
-	text := fmt.Sprintf("The time was up after %s: %s cut, %d of them active%s%s: %s",
-		inSeconds(waited), number(c.Blocking(), "session"), c.Active, flying, details(c), peers(left, begun))
+	text := fmt.Sprintf("The time was up after %s%s: %s cut, %d of them active%s%s: %s",
+		inSeconds(waited), early, number(c.Blocking(), "session"), c.Active, flying, details(c), peers(left, begun))
 	if !c.Known {
 		text = fmt.Sprintf("The time was up after %s, and what was cut is unknown: the sessions could not be read", inSeconds(waited))
 		if why != nil {

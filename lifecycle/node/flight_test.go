@@ -43,10 +43,38 @@ func TestFlight(t *testing.T) {
 					Requests: &lifecycle.RequestReport{Classes: tc.says},
 				}, now)
 			}
-			f := v.flight(tc.left, now)
+			f := v.flight(tc.left, lifecycle.Observation{}, now)
 			if diff := cmp.Diff([]int{tc.requests, tc.silent}, []int{f.requests, f.silent}); diff != "" {
 				t.Errorf("in flight, and silent of these (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// It was settle that held where nothing else did.
+func TestUnsettled(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, tc := range []struct {
+		name   string
+		change func(*lifecycle.Observation)
+		want   bool
+	}{
+		{"settle", func(o *lifecycle.Observation) { o.Policy.Settle = time.Minute }, true},
+		{"min-delay", func(o *lifecycle.Observation) { o.Policy.MinDelay = time.Minute }, true},
+		{"both are over", func(*lifecycle.Observation) {}, false},
+		{"a session as well", func(o *lifecycle.Observation) { o.Policy.Settle, o.Blocking = time.Minute, 1 }, false},
+		{"nothing that holds for requests", func(o *lifecycle.Observation) { o.Policy.Settle, o.Requests = time.Minute, 0 }, false},
+		{"nobody knows", func(o *lifecycle.Observation) { o.Policy.Settle, o.Known = time.Minute, false }, false},
+		{"it was sent new traffic", func(o *lifecycle.Observation) { o.Policy.Settle, o.Routed = time.Minute, true }, false},
+	} {
+		o := lifecycle.Observation{
+			Known: true, Requests: 1, Deadline: now, WithdrawnAt: now.Add(-10 * time.Second),
+			Policy: lifecycle.Policy{Settle: 5 * time.Second, SettleMax: time.Hour},
+		}
+		tc.change(&o)
+		if got := unsettled(o, now); got != tc.want {
+			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
+		}
 	}
 }

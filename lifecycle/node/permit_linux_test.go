@@ -374,6 +374,19 @@ func TestUntoldIsSaid(t *testing.T) {
 	}
 }
 
+// Where nothing but settle has held the pod, the Event of its deadline names it.
+func TestSettleHeldToTheDeadline(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, annotated(map[string]string{"conndrain.io/until": "requests", "conndrain.io/settle": "1h"}), quick)
+	j := s.judge(s.connect(s.serve()))
+	s.delete(6)
+	s.withdraw()
+	if a := j.released(); a.Reason != lifecycle.Expired {
+		t.Errorf("reason %s, want %s", a.Reason, lifecycle.Expired)
+	}
+	s.eventNaming("DrainExpired: The time was up after ", " s, before settle and min-delay were over: 1 session cut, ")
+}
+
 // A request that is known to be in flight at the deadline makes its session an active one,
 // however long nothing was said on it: an answer that takes long is what an alert is for.
 func TestSilentRequestIsCut(t *testing.T) {
