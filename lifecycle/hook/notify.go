@@ -38,9 +38,9 @@ type notifier struct {
 }
 
 // notify carries out what a helper orders. It blocks until that is done, for
-// notifyTimeout or until ctx ends.
-func (n notifier) notify(ctx context.Context, order lifecycle.Notify) lifecycle.Notified {
-	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+// notifyTimeout or until the wait ends.
+func (n notifier) notify(wait context.Context, order lifecycle.Notify) lifecycle.Notified {
+	ctx, cancel := context.WithTimeout(wait, notifyTimeout)
 	defer cancel()
 	var err error
 	if order.Signal != "" {
@@ -50,6 +50,9 @@ func (n notifier) notify(ctx context.Context, order lifecycle.Notify) lifecycle.
 	}
 	if err != nil {
 		_, asked := errors.AsType[unanswered](err)
+		if of, ok := errors.AsType[*url.Error](err); ok && ctx.Err() != nil && wait.Err() == nil {
+			of.Err = fmt.Errorf("no answer within %g s", notifyTimeout.Seconds()) // whose deadline it was nobody asks
+		}
 		return lifecycle.Notified{Failure: err.Error(), Unanswered: asked}
 	}
 	return lifecycle.Notified{}
