@@ -41,9 +41,9 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 	}
 	v.tally.released(d.Reason, waited)
 	parted := v.parted(left)
+	v.tally.parted(parted)
 	switch d.Reason {
 	case lifecycle.Drained:
-		v.tally.parted(parted)
 		switch {
 		case v.endedBy != nil:
 			v.tally.parted(*v.endedBy)
@@ -58,11 +58,10 @@ func (v *vigil) conclude(d lifecycle.Decision, o lifecycle.Observation, c conntr
 	case lifecycle.Expired:
 		held.Active = min(held.Active+flight.silent, held.Blocking())
 		v.tally.cut(held)
-		v.tally.parted(parted)
 		v.events.expired(pod, held, flight, parted, left, waited, v.begun, v.unknownBecause(), v.saving.saved(now))
 	case lifecycle.ReleasedByUser:
 		by, why := v.releasedBy()
-		v.events.released(pod, held, left, waited, v.begun, by, why)
+		v.events.released(pod, held, parted, left, waited, v.begun, by, why)
 	default:
 	}
 }

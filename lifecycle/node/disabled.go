@@ -34,7 +34,7 @@ func (r *drainer) sleep(ctx context.Context, d *drain) {
 		case by != "":
 			d.become(state{phase: lifecycle.Released, reason: lifecycle.ReleasedByUser})
 			r.tally.released(lifecycle.ReleasedByUser, waited)
-			r.events.released(pod, d.now().counts, nil, waited, time.Time{}, by, why)
+			r.events.released(pod, d.now().counts, lifecycle.Leaving{}, nil, waited, time.Time{}, by, why)
 			return
 		case !now.Before(until):
 			d.become(state{phase: lifecycle.Released, reason: lifecycle.Disabled})

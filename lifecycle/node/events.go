@@ -205,7 +205,7 @@ func (e events) expired(pod *corev1.Pod, c conntrack.Counts, f flight, parted li
 }
 
 // released says who ended the drain.
-func (e events) released(pod *corev1.Pod, c conntrack.Counts, left []conntrack.Session, waited time.Duration, begun time.Time, by, why string) {
+func (e events) released(pod *corev1.Pod, c conntrack.Counts, parted lifecycle.Leaving, left []conntrack.Session, waited time.Duration, begun time.Time, by, why string) {
 	text := fmt.Sprintf("Released by %s after %s", by, inSeconds(waited))
 	if why != "" {
 		text += fmt.Sprintf(" (%s)", why)
@@ -217,6 +217,9 @@ func (e events) released(pod *corev1.Pod, c conntrack.Counts, left []conntrack.S
 		text += " with no session left"
 	default:
 		text += fmt.Sprintf(" with %s left%s: %s", number(c.Blocking(), "session"), details(c), peers(left, begun))
+	}
+	if parted.Cut > 0 {
+		text += "; " + inFlight(parted)
 	}
 	e.recorder.Event(pod, corev1.EventTypeNormal, reasonDrainReleased, text)
 }

@@ -128,6 +128,18 @@ func (j *judges) asking() bool {
 	return j.here > 0
 }
 
+// present says whether one of them is here, or may come back.
+func (j *judges) present(now time.Time) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.comes(now)
+}
+
+// comes is present. The mutex is held.
+func (j *judges) comes(now time.Time) bool {
+	return j.here > 0 || !j.contact.IsZero() && now.Sub(j.contact) < reporterPatience
+}
+
 // gone notes that one of them has ended its wait.
 func (j *judges) gone() {
 	j.mu.Lock()
@@ -156,7 +168,7 @@ func (j *judges) excuse(now time.Time) {
 const (
 	whyHostNetwork = "on the node's network its connections are not told from the others"
 	whyOldHook     = "its hook is too old to tell requests: use the present release of prestop"
-	whyKilled      = "the hook that could tell requests is gone"
+	whyKilled      = "the hook that could tell requests is gone, and may have let its container go"
 	whyTooMany     = "it has too many connections for that"
 )
 
@@ -165,11 +177,10 @@ const (
 func (j *judges) can(now time.Time) (_ bool, why string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	present := j.here > 0 || !j.contact.IsZero() && now.Sub(j.contact) < reporterPatience
 	switch {
 	case j.sees(now):
 		return true, ""
-	case present:
+	case j.comes(now):
 		return false, "its hook cannot tell requests: " + j.blind
 	case j.was:
 		return false, whyKilled

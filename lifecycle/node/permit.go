@@ -152,8 +152,9 @@ func (d *drain) leaving() *lifecycle.Leaving {
 // ended lets all hooks go where one has gone by itself, unless something came that
 // holds the others. Where nothing but a new handshake does, and the pod ends without
 // them, that one's word is how it went: the last deletion of a pod takes all its time. Where
-// the pod is gone, they may all have ended by themselves although no word came: a hook does
-// not wait until it is heard.
+// the pod is gone, or its sessions and its hooks are, they may all have ended by themselves
+// although no word came: a hook does not wait until it is heard. One that has a request here
+// has not ended.
 func (v *vigil) ended(d lifecycle.Decision) lifecycle.Decision {
 	l := v.leaving()
 	if l != nil {
@@ -165,11 +166,12 @@ func (v *vigil) ended(d lifecycle.Decision) lifecycle.Decision {
 	gone := d.Reason == lifecycle.Cancelled && v.isGone()
 	switch {
 	case gone && v.word != nil && v.apart.sessions == 0:
-	case gone && v.word == nil && v.permitted:
+	case gone && v.word == nil && v.permitted && !v.judges.asking():
 		v.unheard = true
 		return lifecycle.Decision{Phase: lifecycle.Released, Reason: lifecycle.Drained}
 	case d.Reason == lifecycle.Expired && v.word != nil && v.apart.counts.Known && !v.pending && v.apart.all() == 0:
 	case l == nil, d.Phase == lifecycle.Released:
+		v.unheard = d.Reason == lifecycle.Drained && v.word == nil && v.permitted && !v.judges.present(time.Now())
 		return d
 	case before == nil || !d.WhenQuiet:
 		v.judges.gone()

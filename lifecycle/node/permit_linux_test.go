@@ -167,10 +167,24 @@ func TestLeaveThatNobodyHears(t *testing.T) {
 	s.withdraw()
 	j.permitted(true)
 	must(t, s.api.CoreV1().Pods(namespace).Delete(t.Context(), podName, deleteNow))
-	s.eventNaming("Drained: The pod is gone, and its hook's last word has not come.", "whether requests were cut is unknown; gone ")
+	s.eventNaming("Drained: Its hook is gone, and the last word of that has not come.", "whether requests were cut is unknown; noticed ")
 	s.metric(`conndrain_drain_duration_seconds_count{reason="Drained"} 1`)
 	s.metric(`conndrain_sessions_cut_total{activity="active"} 0`)
 	s.metric(`conndrain_sessions_cut_total{activity="quiet"} 0`)
+}
+
+// So it is where the application ends its connections and goes on for longer.
+func TestLeaveThatNobodyHearsOfAServerThatGoesOn(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, until("requests"), quick)
+	c := s.connect(s.serve())
+	j := s.judge(c)
+	s.delete(60)
+	s.withdraw()
+	j.permitted(true)
+	c.end(t)
+	s.eventNaming("Drained: Its hook is gone, and the last word of that has not come.")
+	s.metric(`conndrain_sessions_cut_total{activity="active"} 0`)
 }
 
 // What has to be cut is told and counted, and never more than there is.
@@ -232,10 +246,10 @@ func TestPermissionIsTakenBack(t *testing.T) {
 	s.eventNaming("Drained: No request was in flight on the 1 session left; ")
 }
 
-// A hook that leaves as something begins to hold the others has cut what was in flight on its
-// container's connections: that is told and counted with the end of the rest.
-func TestLeaveBeforeTheOthers(t *testing.T) {
-	t.Parallel()
+// leftBeforeTheOthers is a pod of two hooks of which one has left and cut a request, while a
+// session holds the other.
+func leftBeforeTheOthers(t *testing.T) (*scene, *judge, session) {
+	t.Helper()
 	s := newScene(t, annotated(map[string]string{"conndrain.io/until": "9000=sessions,requests", "conndrain.io/ports": "http,9000"}), quick)
 	c := s.connect(s.serve())
 	other := s.listen(9000)
@@ -252,12 +266,32 @@ func TestLeaveBeforeTheOthers(t *testing.T) {
 	must(t, c.server.Close())
 	two.sees(db)
 	s.reaches(lifecycle.Draining, 1)
+	return s, two, db
+}
+
+// A hook that leaves as something begins to hold the others has cut what was in flight on its
+// container's connections: that is told and counted with the end of the rest.
+func TestLeaveBeforeTheOthers(t *testing.T) {
+	t.Parallel()
+	s, two, db := leftBeforeTheOthers(t)
 	db.end(t)
 	two.sees()
 	if a := two.released(); a.Reason != lifecycle.Drained {
 		t.Errorf("reason %s, want %s", a.Reason, lifecycle.Drained)
 	}
 	s.eventNaming("Drained: The last session has ended, 1 began during the drain; 1 request was in flight when one of its hooks returned before the rest")
+	s.metric(`conndrain_sessions_cut_total{activity="active"} 1`)
+}
+
+// So it is where somebody ends the wait of the rest.
+func TestLeaveBeforeTheOthersAreReleased(t *testing.T) {
+	t.Parallel()
+	s, two, _ := leftBeforeTheOthers(t)
+	s.release(lifecycle.ReleaseRequest{All: true, By: "bob"})
+	if a := two.released(); a.Reason != lifecycle.ReleasedByUser {
+		t.Errorf("reason %s, want %s", a.Reason, lifecycle.ReleasedByUser)
+	}
+	s.eventNaming("DrainReleased: Released by bob after", "with 1 session left", "; 1 request was in flight when one of its hooks returned before the rest")
 	s.metric(`conndrain_sessions_cut_total{activity="active"} 1`)
 }
 

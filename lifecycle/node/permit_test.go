@@ -262,6 +262,7 @@ func TestPodThatIsGone(t *testing.T) {
 			v.ended(holds)
 			v.apart.sessions = 1
 		}, lifecycle.Cancelled, false, 0},
+		{"deleted by force, while a hook asks", whenQuiet, asks, lifecycle.Cancelled, false, 0},
 		{"never permitted", holds, nothing, lifecycle.Cancelled, false, 0},
 		{"the permission was taken back, from nobody who is here", whenQuiet, func(v *vigil) {
 			v.permit(holds, time.Now())

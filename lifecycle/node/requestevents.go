@@ -39,12 +39,12 @@ func (e events) quiet(pod *corev1.Pod, c conntrack.Counts, last lifecycle.Leavin
 	e.recorder.Eventf(pod, kind, reasonDrained, "%s; released %s after the first hook began", text, inSeconds(waited))
 }
 
-// unheard says that a pod is gone whose hook was permitted to let it go, and has not said how
-// that went.
+// unheard says that the hook is gone that was permitted to let its pod go, and has not said
+// how that went.
 func (e events) unheard(pod *corev1.Pod, waited time.Duration) {
 	e.recorder.Eventf(pod, corev1.EventTypeWarning, reasonDrained,
-		"The pod is gone, and its hook's last word has not come. It was permitted to return between two requests: "+
-			"whether requests were cut is unknown; gone %s after the first hook began", inSeconds(waited))
+		"Its hook is gone, and the last word of that has not come. It was permitted to return between two requests: "+
+			"whether requests were cut is unknown; noticed %s after the first hook began", inSeconds(waited))
 }
 
 // inFlight says what a hook that went before the others has cut: which requests were its own
