@@ -189,22 +189,22 @@ func TestP15PublishNotReadyAddresses(t *testing.T) {
 // P17: new sessions restart the quiet time for so long only.
 func TestP17NewSessionsKeepComing(t *testing.T) {
 	t.Parallel()
-	policy := lifecycle.Policy{Settle: time.Second, SettleMax: 4 * time.Second}
+	policy := lifecycle.Policy{Settle: 4 * time.Second, SettleMax: 8 * time.Second}
 	s := newScene(t, nil, policy)
 	l := s.serve()
 	s.delete(900)
-	s.withdraw()
-	s.reaches(lifecycle.Settling, 0)
-	begin := time.Now()
 	done := make(chan lifecycle.DrainAnswer, 1)
 	go func() { done <- s.hook() }()
+	s.reaches(lifecycle.Withdrawing, 0)
+	begin := time.Now()
+	s.withdraw()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
 		case a := <-done:
 			took := time.Since(begin)
-			if a.Reason != lifecycle.Drained || took < 3*time.Second || took > 10*time.Second {
+			if a.Reason != lifecycle.Drained || took < policy.SettleMax || took > 5*policy.SettleMax {
 				t.Errorf("%s after %s, want %s after about %s", a.Reason, took, lifecycle.Drained, policy.SettleMax)
 			}
 			return

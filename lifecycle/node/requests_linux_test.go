@@ -63,7 +63,9 @@ func TestRequestsOfADrain(t *testing.T) {
 }
 
 // A container restart costs up to six GETs where logind cannot be asked, and no
-// Event; a seventh where a tick and the end of the look fall together.
+// Event; a seventh where a tick and the end of the look fall together. A request that
+// reaches the helper late, on a busy machine, counts as one of a hook that began after the
+// look, and leads to another one that costs as much.
 func TestRequestsOfARestart(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, nil, quick)
@@ -71,9 +73,11 @@ func TestRequestsOfARestart(t *testing.T) {
 	if a := s.hook(); a.Reason != lifecycle.NotTerminating {
 		t.Fatalf("reason %s, want %s", a.Reason, lifecycle.NotTerminating)
 	}
-	if pods, nodes := s.asked("get", "pods"), s.asked("get", "nodes"); pods > 1 || pods+nodes > 7 {
+	pods, nodes := s.asked("get", "pods"), s.asked("get", "nodes")
+	if pods == 0 || pods+nodes > 7*pods {
 		t.Errorf("%d GETs of the pod, %d of the Node", pods, nodes)
 	}
+	s.metric(fmt.Sprintf(`conndrain_drain_duration_seconds_count{reason="NotTerminating"} %d`, pods))
 	for _, verb := range []string{"list", "watch", "create", "patch"} {
 		for _, resource := range []string{"endpointslices", "events", "pods", "services"} {
 			if n := s.asked(verb, resource); n > 0 {
